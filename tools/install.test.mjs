@@ -1,4 +1,4 @@
-// What a first run on a bare Debian 12 brings with it, and what it doesn't.
+// The packages that a first run on a bare Debian 12 installs, and those that it doesn't.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

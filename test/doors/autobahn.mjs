@@ -3,9 +3,9 @@
 // The suite wants every message back, which no Halley does. So this suite has an edge of its own:
 // built from the same source with the feature `echo`, by which a message goes into the outbox as it
 // came instead of becoming an operation. All else is the release: listener, opening handshake,
-// session, decoder, outbox, closing handshake. What the suite hasn't asked for it takes for a wrong
-// answer: so that edge sends no heartbeat, and the session starts with a cursor, as one without
-// would get a welcome.
+// session, decoder, outbox, closing handshake. The suite counts every unrequested message as a
+// wrong answer: so that edge sends no heartbeat, and the session starts with a cursor, as one
+// without would get a welcome.
 
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';

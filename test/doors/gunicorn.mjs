@@ -1,8 +1,8 @@
 // The request corpora of gunicorn's own tests against the API listener of a live Halley.
 //
-// A case is a `.http` file; the `.py` beside it, which isn't run here, says how many requests it
-// has, or that it is an error. Some need an option of gunicorn. Halley has no such option: where it
-// does as gunicorn does without the option, that is a difference with this reason.
+// A case is a `.http` file; the `.py` of the same name, which isn't run here, has the number of its
+// requests, or that it is an error. Some need an option of gunicorn. Halley has no such option:
+// where it does as gunicorn does without the option, that is a difference with this reason.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

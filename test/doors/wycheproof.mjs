@@ -1,8 +1,8 @@
 // Project Wycheproof's JSON Web Signatures against the token check of a live Halley.
 //
-// Each group has a key, which becomes the JWK Set; what its cases sign is no JWT. So a signature
-// that holds is told by its refusal: claims are read only when it does, and `token_claims` says
-// that they can't be. Every other refusal is one of the signature, the key or the shape.
+// Each group has a key, which becomes the JWK Set; what its cases sign is no JWT. So a refusal
+// shows that a signature holds: claims are read only when it does, and `token_claims` says that
+// they can't be. Every other refusal is one of the signature, the key or the shape.
 
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

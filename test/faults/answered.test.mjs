@@ -1,4 +1,4 @@
-// The verdict on answers to a WebSocket's `subscribe` with `last` is told lies.
+// Lies for the verdict on answers to a WebSocket's `subscribe` with `last`.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

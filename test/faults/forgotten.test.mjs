@@ -1,4 +1,4 @@
-// The verdict about users that were deleted is told lies: each must be found, and the truth pass.
+// Lies for the verdict about deleted users: each must be found, and the truth pass.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

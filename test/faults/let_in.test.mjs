@@ -1,4 +1,4 @@
-// The verdict on who is let in (`auth.connect_url`) is told lies.
+// Lies for the verdict on admissions (`auth.connect_url`).
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

@@ -1,4 +1,4 @@
-// The verdict on the newest events that a session begins with (`last=`) is told lies.
+// Lies for the verdict on the newest events that a session begins with (`last=`).
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

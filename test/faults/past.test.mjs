@@ -1,4 +1,4 @@
-// The verdict on walks through the past is told lies: each must be found, and the truth must pass.
+// Lies for the verdict on walks through the past: each must be found, and the truth must pass.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

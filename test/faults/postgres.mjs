@@ -1,4 +1,4 @@
-// Kills and stalls beside a PostgreSQL. `make faults-postgres` runs it; README.md says more.
+// Kills and stalls with a PostgreSQL. `make faults-postgres` runs it; README.md says more.
 //
 //   KILLS=100        faults of each kind
 //   FAULTS_SEED=1    without one, the time decides

@@ -1,4 +1,4 @@
-// A short run of the kills beside a PostgreSQL with a fixed seed, and its verdict, fed with lies.
+// A short run of the kills with a PostgreSQL and a fixed seed, and its verdict, fed with lies.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

@@ -1,4 +1,4 @@
-// What a failure's seed is worth: the same choices again.
+// The worth of a failure's seed: the same choices again.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

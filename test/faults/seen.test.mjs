@@ -1,5 +1,5 @@
-// The verdict about halls and the states of who is there is told lies: each must be found, and the
-// truth must pass.
+// Lies for the verdict about halls and the states of their users: each must be found, and the truth
+// must pass.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

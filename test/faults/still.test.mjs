@@ -1,4 +1,4 @@
-// The verdict on directories that were damaged at rest is told lies.
+// Lies for the verdict on directories that were damaged at rest.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

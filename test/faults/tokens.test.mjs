@@ -1,4 +1,4 @@
-// The verdict about sessions that end with their tokens is told lies.
+// Lies for the verdict about sessions that end with their tokens.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

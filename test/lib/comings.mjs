@@ -1,8 +1,7 @@
-// Users who come and go at a rate, each of whom asks who of those that it follows is there
-// (protocol/http.md 22.6), and a model of who is. What is told has to be what is so: nobody is told
-// to have left who wasn't away for long enough, each change is told in the end, and when all is
-// quiet everybody knows exactly who is there. By a seed; a test of seconds, bench/presence and the
-// checker use it.
+// Users who come and go at a rate, each of whom follows the presence of its follows
+// (protocol/http.md 22.6), and a model of it. Messages have to be true: no user is reported as gone
+// who wasn't away for long enough, each change is sent in the end, and when all is quiet all know
+// exactly who is there. By a seed; a test of seconds, bench/presence and the checker use it.
 //
 // A session is a socket that reads server-sent events, without anything else around it: one process
 // has tens of thousands of them.

@@ -1,4 +1,4 @@
-// What the console's tests share: a server with something going on, the browser's pages, axe.
+// Shared by the console's tests: a server with something going on, the browser's pages, axe.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,4 +1,4 @@
-// What the contract says of every answer, said once.
+// The contract's rules for every answer, in one place.
 
 import assert from 'node:assert/strict';
 

@@ -1,10 +1,10 @@
-// Proves that hooks are told at least once and in order for each user, whatever fails: users
+// Proves that hooks are sent at least once and in order for each user, whatever fails: users
 // publish numbered events, and an endpoint that is down for a while, answers 500 now and then, and
 // belongs to a brain that is killed, must have seen every number that was acknowledged.
 //
 // Each user publishes a request of some lines at a time, one about a subject, the next to a user
 // who is never there, and the same again under the same ids until it is acknowledged. So each event
-// is told as published, and each second request as undelivered; the numbers of both must come
+// is reported as published, and each second request as undelivered; the numbers of both must come
 // without a hole, whatever an event is about. One that comes again comes with a number that was
 // seen. Of a request that had to be tried again some lines may have been accepted before others, on
 // a full disk for one: then its numbers come in any order, before those of the next request.

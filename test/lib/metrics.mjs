@@ -1,4 +1,4 @@
-// What Halley counts, as GET /metrics tells it. The edge says its numbers once a second.
+// Halley's counters, by GET /metrics. The edge sends its numbers once a second.
 
 import assert from 'node:assert/strict';
 import { api } from './client.mjs';

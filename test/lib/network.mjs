@@ -1,5 +1,5 @@
 // A network between the clients and a server of this machine: a TCP proxy that takes its time, and
-// fails as networks do. What goes through isn't looked at.
+// fails as networks do. It doesn't look at the bytes.
 //
 //   node test/lib/network.mjs --to PORT [--latency MS] [--jitter MS] [--bandwidth BYTES_A_SECOND]
 //                             [--resets S] [--silences S] [--seed N]

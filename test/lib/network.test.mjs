@@ -1,4 +1,4 @@
-// The network that tests put between clients and server does what it is asked to, and no more.
+// The network that tests put between clients and server does what its caller sets, and no more.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

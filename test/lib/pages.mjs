@@ -1,4 +1,4 @@
-// What tests of pages share: a tab that notes what it complains about, axe, pictures for the docs.
+// Shared by tests of pages: a tab that notes what it complains about, axe, pictures for the docs.
 
 import assert from 'node:assert/strict';
 import { readFileSync, statSync } from 'node:fs';

@@ -1,5 +1,5 @@
-// Sessions of each transport behind one face: `ready()`, `event()`, `quiet()`, `close()`.
-// An event is `{id, subject, at, data}` as in the contract, whatever carried it; a private one has
+// Sessions of each transport with one interface: `ready()`, `event()`, `quiet()`, `close()`. An
+// event is `{id, subject, at, data}` as in the contract, whatever carried it; a private one has
 // `private` in place of the subject.
 
 import WebSocket from 'ws';

@@ -1,4 +1,5 @@
-// What node's clients need for `https:` and `wss:`: whom they trust, and what they show.
+// Node's clients for `https:` and `wss:`: the CAs that they trust, and the certificates that they
+// show.
 
 import { request as plain } from 'node:http';
 import { request as sealed } from 'node:https';

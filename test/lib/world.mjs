@@ -1,4 +1,4 @@
-// What most files of tests begin and end with: a Halley of some kind, and everything ended.
+// The beginning and the end of most files of tests: a Halley of some kind, and everything ended.
 
 import { after } from 'node:test';
 import { openBrowser } from './browser.mjs';

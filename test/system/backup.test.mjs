@@ -1,6 +1,6 @@
 // docs/guides/backup.md: a copy made while Halley runs starts as a Halley of its own. It has every
-// follow that was acknowledged before the backup began, none that nobody asked for, and who comes
-// to it with a cursor gets what was missed, or a gap.
+// follow that was acknowledged before the backup began, none without a request, and clients that
+// come to it with a cursor get the missed events, or a gap.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

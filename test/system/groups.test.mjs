@@ -1,5 +1,5 @@
 // docs/internals/celebrities.md: a subject with many followers is a group that the workers hold,
-// and nobody can tell: who follows and is there gets each event once and in order, whatever comes
+// which no client notices: followers who are there get each event once and in order, whatever comes
 // and goes. "Many" is three here, and once a thousand, so that filling and slices are seen.
 
 import assert from 'node:assert/strict';

@@ -1,5 +1,5 @@
-// Damage at rest to files of the hooks' queue, and what a start makes of it: Halley serves; what
-// was acknowledged is told, or a gap says that it may be missing; what comes afterwards is told.
+// Damage at rest to files of the hooks' queue, and the start after it: Halley serves; hooks for
+// acknowledged events are sent, or a gap covers them; later hooks are sent.
 //
 //   HOOKS_DAMAGE_CASES=4   how many kinds of damage, by chance; there are ten
 //   HOOKS_DAMAGE_SEED=1    the seed; without one, the time decides

@@ -1,4 +1,4 @@
-// Hooks of the release, with real sessions (docs/guides/hooks.md): what is told, what isn't
+// Hooks of the release, with real sessions (docs/guides/hooks.md): which are sent, which aren't
 // although brain and edge die, and the command.
 
 import assert from 'node:assert/strict';

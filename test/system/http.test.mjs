@@ -1,5 +1,5 @@
-// HTTP/1.1 at the edge, by bytes on a socket (RFC 9112): what is answered, what becomes of the
-// connection, and that nobody else notices.
+// HTTP/1.1 at the edge, by bytes on a socket (RFC 9112): the answers, the fate of the connection,
+// and that no other client notices.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';

@@ -1,6 +1,6 @@
-// `presence=*` (protocol/http.md 22.6, 22.8): of those whom one follows, a session is told of those
-// alone whom its token lets it see, as the page of them names them: on every transport, after a
-// kill of the brain, and by each new token.
+// `presence=*` (protocol/http.md 22.6, 22.8): a session gets presence only of followed users whom
+// its token lets it see, as the page of them lists them: on every transport, after a kill of the
+// brain, and by each new token.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

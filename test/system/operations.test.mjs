@@ -1,4 +1,4 @@
-// What a WebSocket's client says (protocol/http.md 18), and a new token in band (14.7).
+// Operations of a WebSocket's client (protocol/http.md 18), and a new token in band (14.7).
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

@@ -1,5 +1,5 @@
-// What was before (protocol/http.md 19): pages of a subject's events, by the real release, while
-// others publish, over a kill of the brain, and at the end of the retention.
+// Past events (protocol/http.md 19): pages of a subject's events, by the real release, while others
+// publish, over a kill of the brain, and at the end of the retention.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

@@ -1,6 +1,6 @@
-// Every way to log in to PostgreSQL (docs/guides/postgres.md), as an operator would do it: what
-// pg_hba.conf can ask for, passwords with any letters by URL, file and environment, TLS with and
-// without a certificate of Halley's own, sockets, and names beyond ASCII. And what is said when it
+// Every way to log in to PostgreSQL (docs/guides/postgres.md), as an operator would do it: every
+// method of pg_hba.conf, passwords with any letters by URL, file and environment, TLS with and
+// without a certificate of Halley's own, sockets, and names beyond ASCII. And the messages when it
 // doesn't work.
 
 import assert from 'node:assert/strict';

@@ -1,5 +1,5 @@
-// PostgreSQL beside Halley (docs/guides/postgres.md): the example as a person runs it, and what is
-// promised when brain, PostgreSQL or their connection are killed while transactions go on.
+// PostgreSQL with Halley (docs/guides/postgres.md): the example as a person runs it, and the
+// promises when brain, PostgreSQL or their connection are killed while transactions go on.
 
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';

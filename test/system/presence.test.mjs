@@ -1,4 +1,4 @@
-// protocol/http.md 22: who is there, and what is told of it: each change once, and nothing false
+// protocol/http.md 22: present users, and presence messages: each change once, and nothing false
 // when connections, the edge or the brain begin anew.
 
 import assert from 'node:assert/strict';

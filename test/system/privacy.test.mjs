@@ -1,6 +1,6 @@
-// What is secret is told to nobody: secrets are planted in a whole life of the real release, at
-// log.level = debug, through good and bad requests, a crash of each process and a drain; then they
-// are looked for in all that it wrote (docs/internals/auth.md, "What crashes may say").
+// No secret gets out: secrets are planted in a whole life of the real release, at log.level =
+// debug, through good and bad requests, a crash of each process and a drain; then they are looked
+// for in all that it wrote (docs/internals/auth.md, "Crash reports without secrets").
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

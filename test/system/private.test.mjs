@@ -1,5 +1,5 @@
-// protocol/http.md 19: an event for some users alone reaches all their sessions, live and when they
-// come back, and nobody else.
+// protocol/http.md 20: an event for some users alone reaches all their sessions, live and when they
+// come back, and no other.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

@@ -1,5 +1,5 @@
 // docs/guides/proxies.md: the blocks that it shows, run by the real proxies. Everything that a
-// client does works behind them, and their logs have no token.
+// client does works with them, and their logs have no token.
 
 import assert from 'node:assert/strict';
 import { connect } from 'node:http2';

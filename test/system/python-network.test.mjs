@@ -1,5 +1,5 @@
 // The Python client's random operations (clients/python/tests/network_story.py) by each transport,
-// at the real release, behind a network of 0, 50 and 150 ms each way that resets connections. No
+// at the real release, over a network of 0, 50 and 150 ms each way that resets connections. No
 // event is lost, shown twice or out of order, and no call hangs, however many are cancelled.
 //
 //   OPERATIONS=10000 CLIENTS=20 SEED=1 node test/system/python-network.test.mjs

@@ -1,5 +1,5 @@
 // The Python client (clients/python) at the real release: whatever dies, every event that was
-// acknowledged is shown once, in order, by every transport; nothing is told as missing.
+// acknowledged is shown once, in order, by every transport; nothing is reported as missing.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';

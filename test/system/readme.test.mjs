@@ -1,4 +1,4 @@
-// What README.md and `make run` tell people to do, done.
+// Carries out the steps of README.md and `make run`.
 
 import assert from 'node:assert/strict';
 import { readFileSync, rmSync } from 'node:fs';

@@ -1,5 +1,5 @@
 // Erlang back ends on other nodes (docs/internals/remote.md): the example as a person runs it, and
-// what the configuration refuses. What fails between the two nodes is in halley_backends_SUITE.
+// what the configuration refuses. halley_backends_SUITE has faults between the two nodes.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

@@ -1,5 +1,6 @@
 // The server's status as a stream of events at the API listener (link.md 17), which the console
-// shows: a session as any other, with cursors and what it missed, and nobody else's to have.
+// shows: a session as any other, with cursors and missed events, and out of reach for other
+// clients.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

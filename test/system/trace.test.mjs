@@ -1,6 +1,6 @@
 // docs/reference/http-api.md, "Trace": whether a user got an event. Each way in which a session can
-// begin, last and end is a row: what the client really got, and what the trace may say of it. A Yes
-// for somebody who didn't get it, and a No for somebody who did, are false whatever the row says.
+// begin, last and end is a row: what the client really got, and the trace's right answers. A Yes
+// for a client that didn't get it, and a No for one that did, are false in every row.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';

@@ -1,6 +1,6 @@
-// No answer to a user depends on who else is online, unless its token says that it may see that
-// (protocol/http.md 22.4, 22.11): each door gives the same answer about somebody who is online, who
-// was and has left, and whom nobody has heard of.
+// No answer to a user depends on who else is online, unless its token gives the right to see that
+// (protocol/http.md 22.4, 22.11): each door gives the same answer about a user who is online, one
+// who was and has left, and one that Halley has never seen.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

@@ -1,5 +1,5 @@
 // docs/internals/sandbox.md, "A user of its own", by the real release: root's edge becomes
-// edge.user behind a low port and with TLS, and is adopted, replaced and started again as before.
+// edge.user with a low port and with TLS, and is adopted, replaced and started again as before.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';

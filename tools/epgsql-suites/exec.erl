@@ -1,5 +1,6 @@
-%% What epgsql's own suites use of erlexec, which isn't among Debian's packages: commands that are
-%% waited for, and a server that is started and stopped. For `tools/epgsql-suites/run' alone.
+%% The part of erlexec, which isn't among Debian's packages, that epgsql's own suites use: commands
+%% that are waited for, and a server that is started and stopped. For `tools/epgsql-suites/run'
+%% alone.
 -module(exec).
 
 -export([run/2, run_link/2, kill/2]).

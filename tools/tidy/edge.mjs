@@ -1,6 +1,6 @@
-// Who may know whom among the parts of the edge (docs/internals/edge.md): a part is a folder, or a
-// file beside them. `use crate::` leads down alone, so a part can be read, tested and moved with
-// those below it; and within a part no more than three files know each other in a circle.
+// Which part of the edge may use which (docs/internals/edge.md): a part is a folder, or a file next
+// to them. `use crate::` leads down alone, so a part can be read, tested and moved with those below
+// it; and within a part no more than three files know each other in a circle.
 
 import { componentsOf } from './circles.mjs';
 import { lineOf, rustCode, withoutTests } from './source.mjs';

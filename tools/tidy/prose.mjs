@@ -48,7 +48,8 @@ function proseOf(path, text) {
   if (isDocument(path)) return text.replace(/```[\s\S]*?```|`[^`\n]*`|\]\([^)]*\)/g, blank);
   if (!isModule(path)) return '';
   const header = /^(?:#!.*\n)?(?:(?:%%|\/\/!?|#).*\n)*/.exec(text)[0];
-  return header.replace(/^(?:%%|\/\/!?|#) */gm, '').replace(/`[^`'\n]*['`]/g, blank);
+  // A quote, of a clause for one, is counted where it stands by itself.
+  return header.replace(/^(?:%%|\/\/!?|#) */gm, '').replace(/`[^`'\n]*['`]|"[^"\n]*"/g, blank);
 }
 
 /** Every place of a pattern: `{pattern, path, line, text}`. */

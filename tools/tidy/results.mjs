@@ -2,12 +2,11 @@
 // should be.
 //
 // A result is a table, a text or a plot that a page cites, in one file. Raw data is compressed and
-// lies beside its result: `x.json.gz` beside `x.md`, and in a folder beside its `table.md`. The
-// index has a row for each result and one for each file of raw data. Checksums and who cites a
-// result are computed; what the result's own text says is proposed for a new row; the rest is
-// written by hand and kept.
+// lies next to its result: `x.json.gz` next to `x.md`, and in a folder next to its `table.md`. The
+// index has a row for each result and one for each file of raw data. Checksums and citing pages are
+// computed; the result's own text is proposed for a new row; the rest is written by hand and kept.
 //
-// What it is not: a judge of figures. It reads names, links and checksums.
+// It is not a judge of figures. It reads names, links and checksums.
 
 import { basename, relative } from 'node:path/posix';
 import { documentLinks } from './source.mjs';

@@ -1,5 +1,5 @@
 // The house rules. Each is a function of the tree (`Map` of path to text) that yields findings
-// `{rule, path, line, message}`. What a rule is for stands above it; the words are style.md's.
+// `{rule, path, line, message}`. The purpose of a rule stands above it; the words are style.md's.
 
 import { circlesOf } from './circles.mjs';
 import { edgeFindings } from './edge.mjs';

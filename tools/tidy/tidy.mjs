@@ -1,5 +1,5 @@
 // The house rules as a failing test: `node tools/tidy/tidy.mjs` prints what breaks them and where,
-// and exits with 1. What asks for a look alone is a warning. The rules are in rules.mjs;
+// and exits with 1. A finding that only needs a look is a warning. The rules are in rules.mjs;
 // exceptions, each with its reason, in exceptions.json.
 
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// What users do themselves, by request or by message: tried until it is answered, done once.
+// Users' own operations, by request or by message: tried until it is answered, done once.
 
 import assert from 'node:assert/strict';
 import { event, shows } from '../lib/story.mjs';

@@ -1,4 +1,4 @@
-// http.md 13, 16: a client comes back when it is told to, and otherwise patiently and by chance.
+// http.md 13, 16: a client comes back at the server's time, and otherwise patiently and by chance.
 
 import assert from 'node:assert/strict';
 import { between, event, shows, sleep } from '../lib/story.mjs';

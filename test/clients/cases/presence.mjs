@@ -1,5 +1,5 @@
-// http.md 22: who asks for presence says it with each opening, hands on what it is told, and takes
-// none of it for an event. A poll isn't told, and says nothing of it.
+// http.md 22: a client with presence names it with each opening, hands on the messages, and counts
+// none of them as an event. A poll gets no presence, and names none.
 
 import assert from 'node:assert/strict';
 import { STREAMS, event, shows } from '../lib/story.mjs';

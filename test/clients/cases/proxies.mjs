@@ -1,4 +1,4 @@
-// What stands between: proxies that know no WebSocket, hold what they should pass on, or cut.
+// On the way: proxies that know no WebSocket, hold what they should pass on, or cut.
 
 import assert from 'node:assert/strict';
 import { STREAMS, event, shows, sleep } from '../lib/story.mjs';

@@ -1,4 +1,4 @@
-// http.md 10: a client goes on behind its cursor, shows each event once, and tells what is missing.
+// http.md 10: a client goes on after its cursor, shows each event once, and reports missing ones.
 
 import assert from 'node:assert/strict';
 import { STREAMS, event, isClosed, shows, sleep } from '../lib/story.mjs';

@@ -1,5 +1,5 @@
-// http.md 23: what a user says of itself is the connection's, so a client that comes back says it
-// again; and what others say is handed on as it was told.
+// http.md 23: a user's own state is the connection's, so a client that comes back sends it again;
+// and others' states are handed on as they came.
 
 import assert from 'node:assert/strict';
 import { STREAMS, event, shows, sleep } from '../lib/story.mjs';

@@ -1,5 +1,5 @@
-// http.md 21: what a client is subscribed to is said with each opening, since the server forgets
-// it; a WebSocket changes it in band, another transport by a new opening with the cursor.
+// http.md 21: a client names its subscriptions with each opening, since the server forgets it; a
+// WebSocket changes it in band, another transport by a new opening with the cursor.
 
 import assert from 'node:assert/strict';
 import { STREAMS, event, shows } from '../lib/story.mjs';

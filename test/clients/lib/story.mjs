@@ -1,4 +1,4 @@
-// What the cases share: events, tokens, waits, and the assertions that have words of their own.
+// Shared by the cases: events, tokens, waits, and the assertions that have words of their own.
 
 import assert from 'node:assert/strict';
 

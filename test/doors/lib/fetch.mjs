@@ -1,7 +1,7 @@
-// Takes the suites from package registries, by the registries' own clients, into a cache outside
-// of the tree: apt for Debian (with a state of its own; the machine's packages stay what they are),
-// pip for PyPI, go for the Go module proxy. What is there already is not taken again; what has
-// another SHA-256 than `packages.mjs` says ends the run.
+// Takes the suites from package registries, by the registries' own clients, into a cache outside of
+// the tree: apt for Debian (with a state of its own; the machine's packages stay what they are),
+// pip for PyPI, go for the Go module proxy. A file that is there already is not taken again; one
+// with another SHA-256 than in `packages.mjs` ends the run.
 
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

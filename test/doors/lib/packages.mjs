@@ -1,5 +1,5 @@
-// What `make doors` takes from package registries, each file with its SHA-256. None of it comes
-// into the tree.
+// The files that `make doors` takes from package registries, each with its SHA-256. None of it
+// comes into the tree.
 
 /** Python 2.7, which Autobahn|Testsuite needs and Debian 12 hasn't: Debian 11's PyPy. */
 export const DEBIAN = {

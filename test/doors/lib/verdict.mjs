@@ -1,4 +1,4 @@
-// What a suite's cases come to, beside the differences that are known. Pure.
+// The verdict on a suite's cases, given the known differences. Pure.
 
 /** Is it what the suite wants? `refused` and `invalid` leave open in which way. */
 const agrees = ({ want, got }) =>

@@ -1,4 +1,4 @@
-// A client is away for longer than a short retention: what it missed is told by a gap.
+// A client is away for longer than a short retention: a gap covers the missed events.
 
 export default {
   name: 'away-long', lane: 'client', weight: 0.5,

@@ -1,4 +1,4 @@
-// A client comes back with a cursor that is none: it gets a gap that says so, then live events.
+// A client comes back with an invalid cursor: it gets a gap with that reason, then live events.
 
 export default {
   name: 'bad-cursor', lane: 'client', weight: 1,

@@ -1,5 +1,5 @@
-// Somebody moves data.dir away under a running brain, and puts it back. What was acknowledged in
-// between went where the files are, or was none.
+// An operator moves data.dir away under a running brain, and puts it back. Writes that were
+// acknowledged in between went where the files are, or there were none.
 
 import { existsSync, renameSync } from 'node:fs';
 import { press } from '../lib/disk.mjs';

@@ -1,5 +1,5 @@
-// The disk has no room, or little, while follows are asked for: a request is refused, or what it
-// asked for stays. What is asked for after there is room again stays all the more.
+// The disk has no room, or little, while requests follow: a request is refused, or its follows
+// stay. Follows of requests after there is room again stay all the more.
 
 import { isWriting, press, startAnew, whileFull } from '../lib/disk.mjs';
 

@@ -1,4 +1,4 @@
-// Nobody listens where the operator's server was, and what was open is cut.
+// The port of the operator's server is closed, and open connections are cut.
 
 import { sleep } from '../../lib/wait.mjs';
 

@@ -1,4 +1,4 @@
-// The operator's server refuses some users for a while. Who is in stays in, until a brain starts.
+// The operator's server refuses some users for a while. Open sessions stay, until a brain starts.
 
 import { sleep } from '../../lib/wait.mjs';
 

@@ -1,4 +1,4 @@
-// The brain dies and behind the log's end there is garbage, or zeros: a write that was torn. No
+// The brain dies and after the log's end there is garbage, or zeros: a write that was torn. No
 // record is hit, so nothing may be lost.
 
 import { appendGarbage } from '../lib/damage.mjs';

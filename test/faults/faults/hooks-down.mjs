@@ -1,4 +1,4 @@
-// Nobody listens at the endpoint of hooks, and what was open is cut.
+// The endpoint of hooks is closed, and open connections are cut.
 
 import { sleep } from '../../lib/wait.mjs';
 

@@ -1,4 +1,4 @@
-// The endpoint of hooks takes them and answers late, often when nobody waits any more.
+// The endpoint of hooks takes them and answers late, often too late for the request.
 
 import { sleep } from '../../lib/wait.mjs';
 

@@ -1,5 +1,5 @@
 // The power goes, at any moment, in the middle of imports, of an idle checkpoint and of a start. Of
-// what nobody synced the disk keeps nothing, all, or some. What was acknowledged is there then.
+// unsynced writes the disk keeps nothing, all, or some. Acknowledged changes are there then.
 
 import { sleep } from '../../lib/wait.mjs';
 import { idleCheckpoint } from '../lib/disk.mjs';

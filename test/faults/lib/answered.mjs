@@ -1,13 +1,13 @@
 // The verdict on answers to a WebSocket's `subscribe` with `last` (protocol/http.md 25.4): the
-// newest events about the subject, and live what is published behind them.
+// newest events about the subject, and later ones live.
 //
-// An answer is `{conn, subject, last, asked, t, ms, entries, kept}`: `asked` is the tick before it
-// was asked for, `t` the one behind it, `entries` are events and gaps as chains.mjs has them.
+// An answer is `{conn, subject, last, asked, t, ms, entries, kept}`: `asked` is the tick before its
+// request, `t` the one after it, `entries` are events and gaps as chains.mjs has them.
 //
-// It has to have, in order and once, what was acknowledged before it was asked for and than which
-// fewer than `last` may be newer, unless excuses.mjs has a reason; nothing that more are newer than
-// for sure; and the kept value. What is published while it is under way comes with it or live, by
-// chains.mjs and verdict.mjs; what had been published before that comes with it alone.
+// It has to have, in order and once, each event that was acknowledged before its request and than
+// which fewer than `last` may be newer, unless excuses.mjs has a reason; none than which more are
+// newer for sure; and the kept value. Events that are published while it is on its way come with it
+// or live, by chains.mjs and verdict.mjs; earlier ones come with it alone.
 //
 // Pure; answered.test.mjs feeds it lies.
 

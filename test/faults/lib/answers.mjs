@@ -1,8 +1,8 @@
-// The model of follows and ids: what a list of followers, or of what somebody follows, has to say.
+// The model of follows and ids: the right content of a list of followers, or of a user's follows.
 //
-// What was acknowledged stands, what was never asked for doesn't, and between a request and its
-// answer both are right. Names tell ids apart: who got the number of somebody else appears in lists
-// where nobody put it. A pure function, which verdict.test.mjs feeds lies.
+// Acknowledged follows stand, follows without a request don't, and between a request and its answer
+// both are right. Names tell ids apart: an id that got the number of another appears in lists
+// without a follow. A pure function, which verdict.test.mjs feeds lies.
 
 /** Does the user follow the subject for the whole of a read from `begun` to `ended`? */
 export function standing(history, user, subject, begun, ended) {

@@ -1,6 +1,6 @@
-// What comes on a client's socket, cut into what it carries. Bytes in, values out, no I/O: the
-// checker's own reading of RFC 9112, of RFC 6455 and of the HTML standard's event streams, so that
-// it shares no error with the edge's.
+// A client's socket, cut into messages. Bytes in, values out, no I/O: the checker's own reading of
+// RFC 9112, of RFC 6455 and of the HTML standard's event streams, so that it shares no error with
+// the edge's.
 
 import { parseJson } from '../../lib/client.mjs';
 

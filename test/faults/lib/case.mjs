@@ -1,12 +1,12 @@
 // One case: a data directory at rest, one file of it harmed, and what Halley makes of it.
 //
 //   equal     it starts, and everything is there
-//   told      it starts, and who comes back with a cursor, or asks for pages of the past, is told
-//             of a gap around what is missing, or around a deletion that hides no more
-//   refused   it starts and lets nobody in, as the keys are gone, and says so; or
-//             it doesn't start: one line on stderr names the file and `./halley repair`, which ends
-//             with 0, says what is lost, and leaves a directory that has nothing new in it; or
-//             says that nothing is left, and how to begin without follows
+//   told      it starts, and clients that come back with a cursor, or read pages of the past, get a
+//             gap around missing events, or around a deletion that no longer hides
+//   refused   it starts and lets no client in, as the keys are gone, and reports it; or it doesn't
+//             start: one line on stderr names the file and `./halley repair`, which ends with 0,
+//             says what is lost, and leaves a directory that has nothing new in it; or says that
+//             nothing is left, and how to begin without follows
 //   WRONG     anything else
 
 import { cpSync, existsSync, rmSync } from 'node:fs';

@@ -1,13 +1,13 @@
 // A user's entries, read as *chains*: connections that a cursor ties together.
 //
 // A chain begins with a welcome to a client that had no cursor. While the client comes back with
-// cursors it goes on; when it comes back without one (or with one that is none), it is left and
-// the next begins. What a chain has *kept* is what its client knows: an event or gap that came
-// after the cursor with which the client went on doesn't count, the server has to bring it again.
-// So a client that crashes, and one that goes back to an old cursor, are the same case.
+// cursors it goes on; when it comes back without one (or with an invalid one), it is left and the
+// next begins. A chain has *kept* the events that its client knows: an event or gap that came after
+// the cursor with which the client went on doesn't count, the server has to bring it again. So a
+// client that crashes, and one that goes back to an old cursor, are the same case.
 //
 // Here is found what one user's entries show: a wrong order, a copy on the same connection, a gap
-// or a close without cause. What is missing needs all of the history: verdict.mjs.
+// or a close without cause. Missing events need all of the history: verdict.mjs.
 
 import { countOf, surelyNewer } from './counts.mjs';
 import { LetIn } from './let_in.mjs';

@@ -1,7 +1,8 @@
 // How many of the newest events about a subject the past shows (`history.retention_of`, counts):
-// pages and `last=` have these, as of when they are read. Nobody saw that moment, so there are two
-// numbers: who is newer for sure decides what must not be shown, who may be newer what must be.
-// Pure; past.test.mjs and newest.test.mjs feed lies to who asks.
+// pages and `last=` have these, as of when they are read. The checker didn't see that moment, so
+// there are two numbers: that of events which are newer for sure decides which must not be shown,
+// that of events which may be newer which must be. Pure; past.test.mjs and newest.test.mjs feed its
+// callers lies.
 
 import { own } from './ages.mjs';
 

@@ -1,4 +1,4 @@
-// What faults do to a file system that has no room for more.
+// Faults of a file system that has no room for more.
 
 import {
   closeSync, fstatSync, ftruncateSync, openSync, rmSync, writeSync,

@@ -1,6 +1,6 @@
-// The operator's server that is asked whether a user may connect (`auth.connect_url`): it lets in,
-// refuses, fails or doesn't answer, for all or for some, as the faults of its lane say. What it
-// said is in the history's `admissions`, beside which let_in.mjs judges.
+// The operator's server that decides whether a user may connect (`auth.connect_url`): it lets in,
+// refuses, fails or doesn't answer, for all or for some, by the faults of its lane. Its answers are
+// in the history's `admissions`, by which let_in.mjs judges.
 
 import { once } from 'node:events';
 import { createServer } from 'node:http';

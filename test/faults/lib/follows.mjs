@@ -1,5 +1,5 @@
 // Follows and unfollows, one at a time for each pair: each is tried again until it is acknowledged,
-// or once, with an outcome that nobody knows unless it is acknowledged.
+// or once, with an unknown outcome unless it is acknowledged.
 
 import { Agent } from 'node:http';
 import { http } from '../../lib/client.mjs';

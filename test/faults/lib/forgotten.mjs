@@ -1,7 +1,6 @@
-// What is left of users that were deleted: nothing that was published about them, or to them alone,
-// before that. A deletion takes its time: what was acknowledged before it began is hidden from all
-// that begins after its answer, and in between both are right. Pure; forgotten.test.mjs feeds it
-// lies.
+// Traces of deleted users: no event about them, or for them alone, from before that. A deletion
+// takes its time: events that were acknowledged before it began are hidden from all that begins
+// after its answer, and in between both are right. Pure; forgotten.test.mjs feeds it lies.
 
 import { parts } from './parts.mjs';
 

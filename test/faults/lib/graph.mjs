@@ -1,5 +1,5 @@
-// A graph that grows and changes beside the crowd of a round, in imports as well as one by one, and
-// is read again after each fault, list by list. Most of its users never connect. Strangers do:
+// A graph that grows and changes besides the crowd of a round, in imports as well as one by one,
+// and is read again after each fault, list by list. Most of its users never connect. Strangers do:
 // users who come after a fault, and must not get what others follow.
 
 import { Agent } from 'node:http';

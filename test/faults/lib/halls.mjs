@@ -1,5 +1,5 @@
-// Users and visitors who come to halls and go, and say states of themselves (http.md 22, 23), and
-// watchers who are told of it, while the faults go on. seen.mjs has what must be told.
+// Users and visitors who come to halls and go, and publish states (http.md 22, 23), and watchers
+// who receive them, while the faults go on. seen.mjs judges their messages.
 
 import { connect } from 'node:net';
 import { randomBytes } from 'node:crypto';

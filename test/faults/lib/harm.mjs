@@ -1,4 +1,4 @@
-// What is done to a file at rest. Files in, bytes changed, no knowledge of any format.
+// Harm for a file at rest. Files in, bytes changed, no knowledge of any format.
 
 import {
   closeSync, cpSync, existsSync, openSync, readdirSync, readFileSync, rmSync, statSync,

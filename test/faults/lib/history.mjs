@@ -1,12 +1,12 @@
-// What happened in a round, as the checker saw it: the input of `judge` in verdict.mjs.
+// A round, as the checker saw it: the input of `judge` in verdict.mjs.
 //
 // Every observation gets a *tick*: the checker is one thread, so the ticks order all that it saw
 // and did. `begun` is the tick before a request was written, `acked` the tick after its answer was
-// read; the server acted somewhere in between. Milliseconds are kept beside it for people, and for
-// what a gap says.
+// read; the server acted somewhere in between. Milliseconds are kept as well, for people and for
+// the times of gaps.
 //
-//   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown}
-//            `unknown` counts attempts whose outcome nobody can know
+//   events   id -> {id, subject, n, ack, begun, begunMs, acked, ackedMs, unknown} `unknown` counts
+//            attempts with an unknown outcome
 //   follows  user -> subject -> [{op: 'follow' | 'unfollow', begun, acked}], one at a time
 //   followers  subject -> Set of users of whom `follows` knows anything about it
 //   privates  name -> Set of users: what is published under the name is for them alone. The name

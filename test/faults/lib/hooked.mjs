@@ -1,10 +1,10 @@
-// What hooks must say, beside what the checker's users did: pure, so that it can be told lies.
+// The right hooks, by the acts of the checker's users: pure, so that tests can feed it lies.
 //
 // Numbered events of some users must come without a hole and in order, as published and, if they
 // are for users who are never there, as undelivered (`Watch`). A user's hooks must be opened,
-// closed, opened and so on, each once but for repetitions under the same id; nobody may be told to
-// have closed who was there within `closedAfterMs` before; and in the end the last one must be what
-// is so. Subjects are occupied and vacated in the same way.
+// closed, opened and so on, each once but for repetitions under the same id; no user may be
+// reported as closed who was there within `closedAfterMs` before; and in the end the last one must
+// be the true state. Subjects are occupied and vacated in the same way.
 //
 // The times at which a user was there are as its client saw them. That is less than the server saw,
 // unless the checker was held up and noticed late that a session had ended.

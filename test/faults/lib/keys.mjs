@@ -1,5 +1,5 @@
 // Server keys: one that the checker itself uses, and others that faults make and revoke. A key that
-// was shown works from then on, and one whose revoking was told opens nothing any more.
+// was shown works from then on, and one whose revoking was confirmed opens nothing.
 
 import { http } from '../../lib/client.mjs';
 import { until } from '../../lib/wait.mjs';

@@ -1,6 +1,6 @@
-// Users that are deleted while the faults go on (DELETE /v1/users/U), and come back as somebody
-// new: they follow and are followed, there are events about them and to them alone, and their
-// clients bring the cursors from before. forgotten.mjs and answers.mjs judge what is left of them.
+// Users that are deleted while the faults go on (DELETE /v1/users/U), and come back as new users:
+// they follow and are followed, there are events about them and to them alone, and their clients
+// bring the cursors from before. forgotten.mjs and answers.mjs judge their traces.
 
 import { Agent } from 'node:http';
 import { sleep } from '../../lib/wait.mjs';

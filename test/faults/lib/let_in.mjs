@@ -1,10 +1,10 @@
-// Whom the operator's server lets in (`auth.connect_url`, protocol/http.md 14.10): the verdict on
-// one user's sessions, beside what that server said.
+// Users whom the operator's server lets in (`auth.connect_url`, protocol/http.md 14.10): the
+// verdict on one user's sessions, by that server's answers.
 //
 //   let in       a session opens only if that server said so, at most `connectTtlMs` before. Who
 //                waits while a link syncs may come in unasked (docs/internals/hooks.md)
-//   stayed       a session that lives on in a new brain is asked about again; if it is refused, it
-//                ends, and a WebSocket says why
+//   stayed       for a session that lives on in a new brain there is another request; if it is
+//                refused, it ends, and a WebSocket has the reason
 //   turned away  403 and 503 have a cause: a refusal, or an answer that didn't come
 //   dropped      so has such an end
 //

@@ -2,10 +2,10 @@
 // newest event to the end, and then polls from the first page's cursor to what was newest by then.
 //
 // A walk is `{subject, t, ms, asked, turned, paged, ended, entries, kept}`. `t` is the tick before
-// its first request, `asked` the one before its last, and `ended` the one behind its answer;
-// `turned` is behind its first page, `paged` behind its last one. `entries` are in the order in
-// which they came, each with `t`, `ms`, `asked`, the tick before its request, and `page`, which is
-// false for what the polls brought:
+// its first request, `asked` the one before its last, and `ended` the one after its answer;
+// `turned` is after its first page, `paged` after its last one. `entries` are in the order in which
+// they came, each with `t`, `ms`, `asked`, the tick before its request, and `page`, which is false
+// for events of the polls:
 //   event   {id, subject, n, at, whole}      gap   {from, to, reason}
 // `kept` is the event that the first page had as the subject's kept value, or undefined.
 //

@@ -1,4 +1,4 @@
-// The faults of a Halley beside a PostgreSQL, each until the server that it hit runs again.
+// The faults of a Halley with a PostgreSQL, each until the server that it hit runs again.
 
 import { execFile } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';

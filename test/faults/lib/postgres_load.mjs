@@ -1,5 +1,5 @@
-// What goes on beside a PostgreSQL while faults come: transactions of an application, follows that
-// Halley's API is asked for, and a client that follows the news.
+// The load on Halley and PostgreSQL while faults come: transactions of an application, follows by
+// Halley's API, and a client that follows the news.
 
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';

@@ -1,6 +1,6 @@
-// A Halley beside a PostgreSQL, faults in an order that a seed decides, and after each round of
-// them what was promised: every committed event once and no other, the follows are the table, and
-// what the API has acknowledged is in both.
+// A Halley with a PostgreSQL, faults in an order that a seed decides, and after each round of them
+// the promises: every committed event once and no other, the follows are the table, and what the
+// API has acknowledged is in both.
 
 import { Postgres } from '../../../examples/postgres/postgres.mjs';
 import { api } from '../../lib/client.mjs';

@@ -1,4 +1,4 @@
-// From what was seen beside a PostgreSQL to what of the promise doesn't hold. Pure.
+// From observations with a PostgreSQL to the promises that don't hold. Pure.
 
 const counted = (items) => {
   const counts = new Map();

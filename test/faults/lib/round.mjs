@@ -1,8 +1,8 @@
 // One round: a Halley of one profile, its publishers and clients, faults in several lanes side by
 // side for some seconds, then quiet until everything owed has come, then the verdict.
 //
-// Lanes don't wait for each other, so a client dies while the brain is being killed. What could not
-// go on at the same time (two things that stop the server) is in one lane.
+// Lanes don't wait for each other, so a client dies while the brain is being killed. Faults that
+// can't go on at the same time (two that stop the server) are in one lane.
 
 import { api } from '../../lib/client.mjs';
 import { sleep, until, within } from '../../lib/wait.mjs';

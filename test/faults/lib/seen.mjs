@@ -1,11 +1,11 @@
-// What watchers are told of who is in some halls, and of what these say of themselves (their
-// *states*), beside what is so. Pure, so that it can be told lies (seen.test.mjs).
+// Watchers' messages about the users of some halls and their *states*, compared with the truth.
+// Pure, so that tests can feed it lies (seen.test.mjs).
 //
 //   here, away     a session of a user, or of a visitor (user null), is in a hall, as its client
 //                  saw it: that is less than the server saw
 //   saying, said   a session is about to say a state, and was answered; `{n}`, or null for none
 //   watches        a watcher begins anew and knows nothing
-//   take           it was told this
+//   take           it got this
 //
 // All that is in a hall comes first. A leave of who wasn't away for `leaveMs` is wrong. So is a
 // state that its user never said, one older than another that the watcher knows already, and none

@@ -1,8 +1,9 @@
 // The verdict on what came of a directory that was damaged at rest: to a reader that went on from
 // its cursor, and in the pages of a subject's past. Pure; still.test.mjs feeds it lies.
 //
-// What is missing needs a gap around its time. What a deletion has hidden needs one around the
-// deletion's: the record that hides it is gone then, and that is told.
+// A missing event needs a gap around its time. An event that a deletion has hidden, and that is
+// shown, needs one around the deletion's: the record that hides it is gone then, and that is
+// reported.
 
 import { followed } from './chains.mjs';
 import { hidden } from './forgotten.mjs';

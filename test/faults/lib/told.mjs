@@ -1,6 +1,6 @@
-// What is told while faults go on, beside the events: who comes and goes to who asked (`Comings`),
-// and everything to an endpoint of hooks (`Hooked`), which has faults of its own. For rounds whose
-// profile has `hooks`.
+// Messages besides events while faults go on: presence for users who follow it (`Comings`), and
+// hooks for an endpoint (`Hooked`), which has faults of its own. For rounds whose profile has
+// `hooks`.
 
 import { join } from 'node:path';
 import { Certificates } from '../../lib/certificates.mjs';

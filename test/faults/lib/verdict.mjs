@@ -7,7 +7,7 @@
 // is enough. A chain that begins with the wish for the newest N of each subject is owed those as
 // well: an event about a subscribed subject than which fewer than N about that can be newer; and
 // the newest kept one, however old it is; likewise from an operation that subscribes with `last`
-// (answered.mjs). What is owed and not kept (chains.mjs) is lost, unless
+// (answered.mjs). An event that is owed and not kept (chains.mjs) is lost, unless
 //   - a gap says so, for a cause that this round has, and its times cover the event's; or
 //   - the checker itself took the record out of the log; or
 //   - the publisher asked for `ack: memory` and the brain was killed right after; or

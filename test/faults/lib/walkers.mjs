@@ -1,5 +1,6 @@
-// Who walks through the past while the faults go on: page by page back to the end, each asked anew
-// until it is answered, and on from the first page's cursor to what is newest. past.mjs judges.
+// Readers that walk through the past while the faults go on: page by page back to the end, each
+// requested until it is answered, and on from the first page's cursor to the newest event. past.mjs
+// judges.
 
 import { Agent } from 'node:http';
 import { sleep } from '../../lib/wait.mjs';

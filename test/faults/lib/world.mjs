@@ -1,4 +1,4 @@
-// What the parts of a round share: the server, the users and their clients, the history, and what
+// Shared by the parts of a round: the server, the users and their clients, the history, and what
 // went wrong that no history shows.
 
 import { Client } from './client.mjs';

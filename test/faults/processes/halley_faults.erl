@@ -1,5 +1,5 @@
 %% Loaded into a brain by the checker (lib/processes.mjs): kills one process of Halley's, as a bug
-%% in it would, whenever it is asked to by a socket, and says which.
+%% in it would, at each request on a socket, and answers which.
 %%
 %% `-halley_faults PATH' is the socket. Each connection has one line, `all' or an application, and
 %% is answered by `Process Supervisor' or `none'.
