@@ -48,7 +48,7 @@ configuration(Keys) ->
      "One file, `halley.conf` in the working directory or `$HALLEY_CONF`, with `key = value` on a "
      "line.\nThe environment goes before the file. An unknown key or a bad value: one line on "
      "stderr that names the\nkey, and exit 1.\n\n"
-     "A `#` behind a space begins a comment. Values stand without quotes. Relative paths begin at "
+     "A `#` after a space begins a comment. Values stand without quotes. Relative paths begin at "
      "the working\ndirectory. A duration is such as `500ms`, `25s`, `10m` or `1h30m`, a number of "
      "bytes such as `500MB` or\n`4GB`; `limits.*` have no unit. "
      "[Rules worth knowing](../guides/rules.md) says more.\n\n"

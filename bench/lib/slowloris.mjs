@@ -1,6 +1,6 @@
-// Clients that take their time: a byte of a head, or of a body, now and then. What do the others
-// notice? Streams of honest users get events at a fixed rate, without the slow ones and with them
-// in turns.
+// Clients that take their time: a byte of a head, or of a body, now and then. How much do the
+// others notice? Streams of honest users get events at a fixed rate, without the slow ones and
+// with them in turns.
 
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';

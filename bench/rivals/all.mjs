@@ -6,9 +6,9 @@
 //     start(plan)  starts it and gives
 //                    pids()    the ids of all its processes
 //                    parts()   of these, by name, what is worth a figure of its own
-//                    clients   what `halley-load clients` is told to reach it
+//                    clients   the options by which `halley-load clients` reaches it
 //                    publish   the same for `halley-load publish`
-//                    most      what that is told besides to publish as much as goes through
+//                    most      its further options to publish as much as goes through
 //                    follow()  has it learn who follows what, where connecting doesn't tell it
 //                    stop()
 

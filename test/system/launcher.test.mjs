@@ -1,4 +1,4 @@
-// docs/guides/running.md: a brain that dies is started again and nobody's stream notices,
+// docs/guides/running.md: a brain that dies is started again and no stream notices,
 // in a container of its own too; one that refuses isn't; nothing outlives its purpose; SIGHUP reads
 // the configuration again and ends nothing.
 

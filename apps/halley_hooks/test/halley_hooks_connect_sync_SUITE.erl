@@ -1,6 +1,6 @@
-%% Who was there when a brain was killed is asked about by the sync of a worker (protocol/link.md
-%% 6.1). hooks.md: "Who was there when Halley was killed stays, and is asked about after the
-%% restart; a refusal closes the sessions".
+%% For users who were there when a brain was killed, a worker's sync makes requests
+%% (protocol/link.md 6.1). hooks.md: "Who was there when Halley was killed stays, and is asked about
+%% after the restart; a refusal closes the sessions".
 -module(halley_hooks_connect_sync_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

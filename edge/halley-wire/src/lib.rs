@@ -3,7 +3,7 @@
 //! - [`http1`]: request heads, chunked bodies, response heads, CORS (RFC 9110, RFC 9112, Fetch).
 //! - [`target`]: paths and queries, decoded.
 //! - [`sse`], [`ndjson`], [`article`]: the three streams that are HTTP response bodies; [`poll`]:
-//!   the answer that is none.
+//!   the answer that isn't a stream.
 //! - [`proxy`]: who a proxy says the client is.
 //! - [`websocket`]: RFC 6455, the server's side in full and what load tools need of the client's.
 //!

@@ -20,9 +20,9 @@
 //   users    user -> entries in order, each with `t` and `ms`:
 //              connect {conn, transport, keep, last, expMs, byOperations}
 //                        keep: how many of the kept events and gaps the cursor covers, 'none'
-//                        without one, 'bad' with one that is none. last: so many of the newest of
-//                        each subject were asked for, if any. expMs: when its token expires.
-//                        byOperations: its subjects are said one by one
+//                        without one, 'bad' with an invalid one. last: how many of the newest of
+//                        each subject were requested, if any. expMs: when its token expires.
+//                        byOperations: its subjects are sent one by one
 //              open    {conn}                   the welcome, or the answer of a first poll
 //              refused {conn, code}             403 or 503, with the error's code
 //              answer  {conn, subject, last, asked, entries, kept}    to one of these: answered.mjs
@@ -33,21 +33,21 @@
 //              garbled {conn, text}             bytes that are no event, gap, cursor or heartbeat
 //              close   {conn, by: 'client' | 'server', why}
 //   walks    pages of the past of a subject, as they were read one after the other, and then what
-//            was published behind them: [{subject, t, ms, asked, ended, entries, kept}] (past.mjs)
+//            was published after them: [{subject, t, ms, asked, ended, entries, kept}] (past.mjs)
 //   deaths   user -> [{begun, begunMs, acked, ackedMs}]: the user was deleted, one time after the
 //            other. It ends its follows both ways, which `follows` has as well
 //   visitors   Set of names of clients without a user
-//   admissions   user -> [{t, ms, says}]: what the operator's server said when it was asked whether
-//            the user may connect: 'yes', 'no', or 'none', which is no answer; `unanswered` has the
-//            times of these, of all users
+//   admissions   user -> [{t, ms, says}]: the operator's server's answers to whether the user may
+//            connect: 'yes', 'no', or 'none' for a missing one; `unanswered` has the times of
+//            these, of all users
 //   faults   [{name, begun, ended, begunMs, endedMs, closes, kills, damages, fills, links, power}]
 //            closes: what the fault does to connections allows the server to close them;
 //            kills: the brain died; spares: or a part of it alone; damages: bytes of the log were
 //            changed; fills: the log could not be written; power: what was not synced may be gone;
 //            away: the files were somewhere else;
-//            links: a link was cut; silences: who is asked whom to let in doesn't listen
+//            links: a link was cut; silences: the operator's server doesn't listen
 //   damage   id -> what the checker did to its record in the log
-//   told     what was told beside the events (told.mjs), in numbers for the table
+//   told     messages besides the events (told.mjs), in numbers for the table
 //   cuts     [{t, from}]: the end of the log was cut off, and nothing written before `from`
 //
 // It is data and a clock. It judges nothing.

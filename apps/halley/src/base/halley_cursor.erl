@@ -6,7 +6,7 @@
 %%   <<1, Store:32, Seconds:32, Max:48, Others:8, Delta, ...>>
 %%
 %% padded with zeros to a multiple of three bytes. Max is the vector's largest seq; bit I-1 of
-%% Others says that shard I is behind it, and then Max minus its seq follows as a varint (seven
+%% Others means that shard I is lower, and then Max minus its seq follows as a varint (seven
 %% bits a byte, the lowest first, as in LEB128). The shards mark their positions four times a
 %% second, so the deltas are small and a token has some forty characters.
 %%

@@ -1,4 +1,4 @@
-%% What hooks read from the brain: the publisher of an event, and users and subjects that have their
+%% Hooks' view of the brain: the publisher of an event, and users and subjects that have their
 %% first session or lost their last; and in the other direction, whether a user may connect
 %% (docs/internals/hooks.md).
 %%

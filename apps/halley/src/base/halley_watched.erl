@@ -2,7 +2,7 @@
 %%
 %% `read/3' is called again and again. It reads the file's inode, size and times, and reads the file
 %% only when these differ from what was seen last, or when the file was changed so recently that a
-%% second change would have the same times, which count in seconds here. Two readings are told apart
+%% second change would have the same times, which count in seconds here. Two readings are compared
 %% by a digest, so that the memory of a file has nothing of its content.
 %%
 %% An error is returned once, like a change. It is no process: callers call when they want to know.

@@ -3,7 +3,7 @@
 %%   magic:32 length:32 crc:32 body                              length is that of the body
 %%   body: kind:8 shard:8 flags:8 seq:64 at:64 sessions:32 data_offset:32 subject_offset:16
 %%         subject_bytes:16 id:str8 subject:str8 json
-%%         of an event that a client published 16 more as kind, and behind the json by bytes:8
+%%         of an event that a client published 16 more as kind, and after the json by bytes:8
 %%         and of a follow: kind:8 shard:8 flags:8 seq:64 at:64 from:64 id:str8 subject:str8
 %%         and of a private event: as of an event up to its id, then count:16 length:32 (count
 %%         str8, and zeros up to the length) json; and of a joint one the same, of its subjects
