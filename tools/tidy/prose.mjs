@@ -47,6 +47,8 @@ const blank = (text) => text.replace(/[^\n]/g, ' ');
 function proseOf(path, text) {
   if (isDocument(path)) return text.replace(/```[\s\S]*?```|`[^`\n]*`|\]\([^)]*\)/g, blank);
   if (!isModule(path)) return '';
+  const docstring = path.endsWith('.py') && /^(?:#.*\n)*"""[\s\S]*?"""/.exec(text)?.[0];
+  if (docstring) return docstring.replaceAll('"""', '   ').replace(/`[^`\n]*`|"[^"\n]*"/g, blank);
   const header = /^(?:#!.*\n)?(?:(?:%%|\/\/!?|#).*\n)*/.exec(text)[0];
   // A quote, of a clause for one, is counted where it stands by itself.
   return header.replace(/^(?:%%|\/\/!?|#) */gm, '').replace(/`[^`'\n]*['`]|"[^"\n]*"/g, blank);

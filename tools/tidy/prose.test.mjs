@@ -26,6 +26,8 @@ test('found in the headers of modules, not below them', () => {
     ['nobody:1']);
   assert.deepEqual(found('edge/a/src/a.rs', '//! Nobody asks.\nuse a;\n// Nobody.\n'),
     ['nobody:1']);
+  assert.deepEqual(found('clients/a/a.py', '"""Nobody asks."""\nimport a\n# Nobody.\n'),
+    ['nobody:1']);
 });
 
 const innocent = {

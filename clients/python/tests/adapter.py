@@ -1,4 +1,4 @@
-"""The client as test/clients/README.md wants it: commands and what happens, as lines of JSON."""
+"""The client as test/clients/README.md wants it: commands and observations, as lines of JSON."""
 
 from __future__ import annotations
 

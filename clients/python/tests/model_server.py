@@ -1,8 +1,8 @@
 """A server that keeps the promises of http.md 10 and 21 over a network that is slow and breaks.
 
-It has one log. A session without a cursor begins at the log's end, one with a cursor behind it.
-What it sends arrives in order, each message up to `latency_s` late; what it is asked waits as long
-before it takes effect, and its answer again. `cut` breaks connections.
+It has one log. A session without a cursor begins at the log's end, one with a cursor after that
+cursor. Its messages arrive in order, each up to `latency_s` late; a request waits as long before it
+takes effect, and so does its answer. `cut` breaks connections.
 """
 
 from __future__ import annotations

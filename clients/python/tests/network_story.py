@@ -1,8 +1,8 @@
-"""Random operations of many clients at a real Halley, behind a network that is slow and breaks.
+"""Random operations of many clients at a real Halley, through a network that is slow and breaks.
 
 `network_story.py CLIENTS_URL API_URL` takes OPERATIONS, CLIENTS and SEED from the environment. Each
-transport has a part of them. It prints what was seen as a line of JSON, and fails where an event
-was lost, shown twice or out of order, or a call hung. test/system runs it.
+transport has a part of them. It prints its counts as a line of JSON, and fails if an event was
+lost, shown twice or out of order, or if a call hung. test/system runs it.
 """
 
 from __future__ import annotations

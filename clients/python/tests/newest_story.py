@@ -1,4 +1,4 @@
-"""What `subscribe` with `last` gives at a real server, by each transport:
+"""`subscribe` with `last` at a real server, by each transport:
 `newest_story.py PUBLIC_URL API_URL`; test/system runs it."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a server does at a real API listener: `server_story.py URL`; test/system runs it."""
+"""The client of a server at a real API listener: `server_story.py URL`; test/system runs it."""
 
 from __future__ import annotations
 

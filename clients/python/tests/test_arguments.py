@@ -1,4 +1,4 @@
-"""What each function doesn't take is said at once; before `async with` and behind it as well."""
+"""Each function refuses a wrong argument at once, before `async with` as well as within it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever ends a subscription, a later `subscribe` asks for it anew (http.md 21.4, 21.9)."""
+"""However a subscription ended, a later `subscribe` requests it anew (http.md 21.4, 21.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state machine alone: time and chance are the test's. docs/guides/write-a-client.md."""
+"""The state machine alone; clock and chance are the test's. docs/guides/write-a-client.md."""
 
 from __future__ import annotations
 

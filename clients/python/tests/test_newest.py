@@ -1,4 +1,4 @@
-"""`subscribe` with `last`: what is older comes first, each event once (http.md 25)."""
+"""`subscribe` with `last`: older events come first, each event once (http.md 25)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Random operations, cancelled at random, over a network that is slow and breaks: what was
-subscribed to arrives once and in order, and nothing waits for ever (http.md 21.4).
+"""Random operations, cancelled at random, over a network that is slow and breaks: the events of
+each subscription arrive once and in order, and no call waits for ever (http.md 21.4).
 
 `HALLEY_OPERATIONS=10000` and `HALLEY_SEED` are for longer runs than this one.
 """

@@ -1,4 +1,4 @@
-"""What a stream is asked for."""
+"""The subjects that a stream is opened with."""
 
 from __future__ import annotations
 

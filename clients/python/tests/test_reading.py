@@ -1,4 +1,4 @@
-"""Whatever JSON a server passes on is delivered, by each transport, and ends no connection."""
+"""Any JSON that a server passes on is delivered, by each transport, and ends no connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests whose answers are none, late or never, and what is closed while it waits."""
+"""Requests whose answers are malformed, late or missing, and closing while one waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`subscribe` and its kin return when what they say is true, whatever stands in the way."""
+"""`subscribe` and the like return when the change holds, whatever delays it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers whose certificate nobody knows: it is said so, and a context of one's own is taken."""
+"""An unknown certificate is refused with that reason; a context of the user's works."""
 
 from __future__ import annotations
 

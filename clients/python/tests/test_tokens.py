@@ -1,4 +1,4 @@
-"""Tokens that no header carries, and callbacks that do anything."""
+"""Tokens that don't fit into a header, and callbacks that misbehave."""
 
 from __future__ import annotations
 

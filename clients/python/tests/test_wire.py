@@ -1,4 +1,4 @@
-"""Bytes in, messages out, however they are cut; what refusals and answers mean."""
+"""Messages from bytes cut at any place; the meaning of refusals and answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What each function takes. Anything else is a TypeError or a ValueError at once, which names the
-argument. What only the server knows (what is an id, how long it may be) the server refuses.
+"""Checks of the arguments of each function. A wrong one is a TypeError or a ValueError at once, and
+the message names the argument. Rules that only the server knows (which characters an id may have,
+how long it may be) are left to the server.
 """
 
 from __future__ import annotations

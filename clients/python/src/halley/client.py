@@ -1,8 +1,8 @@
-"""A user of Halley: its events, and what it may do by itself.
+"""A user of Halley: its events, and the requests that a user may make.
 
-Events come by one `Connection` at a time; what it is subscribed to is `subscriptions`. Requests go
-by HTTP beside the stream, whatever the transport: who publishes within its own `async for` never
-waits for itself.
+Events come by one `Connection` at a time; `subscriptions` holds the subscribed subjects. Requests
+go by HTTP on connections of their own, whatever the transport: a program that publishes within its
+own `async for` never waits for itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One connection after the other: does what `machine` decides, and keeps what arrives.
 
-One reader task at a time, one timer, one question for a token. What arrives waits in `items`. At
-EVENTS_MAX of them nothing more is read, so that a slow consumer is the server's to see (http.md
-12). While an operation waits for its answer, which may stand behind events, up to AHEAD_MAX are
-read; beyond that there is no answer to be had in band (`in_band`).
+One reader task at a time, one timer, one pending call of the token callback. Messages wait in
+`items`. At EVENTS_MAX of them nothing more is read, so that the server can see a slow consumer
+(http.md 12). While an operation waits for its answer, which may come after events, up to AHEAD_MAX
+are read; beyond that there is no answer to be had in band (`in_band`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""When to connect, by which transport, with which token and cursor; and which of what arrives is
-shown. It decides and does nothing: no sockets, no timers, no tasks; clock and chance are given.
+"""When to connect, by which transport, with which token and cursor; and which of the messages that
+arrive are shown. It decides and does nothing: no sockets, no timers, no tasks; clock and random
+numbers are arguments.
 
-Each method is an input and gives the effects that are to be carried out, in their order. `due` is
-when `tick` wants to be called. The table is docs/guides/write-a-client.md.
+Each method is an input and returns the effects to carry out, in their order. `due` is the time at
+which `tick` must be called. The table is in docs/guides/write-a-client.md.
 
 Invariants:
 - At most one connection at a time: between two `Open` there is a `Drop`.
 - An event is shown once, within the last RECENT_MAX of them.
 - The cursor never covers an event that wasn't shown.
-- What the server says of when to come back is kept to.
-- Nothing but `close` and a refusal that no waiting changes ends the attempts.
+- The client never comes back earlier than the server allows.
+- Only `close` and a refusal that no waiting changes end the attempts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The newest events about a subject that is subscribed to while the client lives (http.md 25).
 
-In band they come in the answer, and what is live may come before that. So what comes is held until
-then: what is older is shown first. It is held for one connection; if that is lost, the next one
-brings what was held again, as the cursor isn't behind it.
+In band they come in the answer, and live events may come before that answer. So live events are
+held until then, and the older ones are shown first. They are held for one connection; if that is
+lost, the next one brings them again, as the cursor doesn't cover them yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""JSON as Halley passes it on: whatever anybody could publish is read.
+"""JSON as Halley passes it on: reads any JSON that a server or a user could publish.
 
-Python's own reader gives up at a number of thousands of digits and at deep nesting, and takes what
-no float holds for infinity. Such numbers are `decimal.Decimal` here; what nests deeper than Python
-recurses is read by a loop. What is no JSON is a ValueError. No I/O.
+Python's own reader fails at some thousands of digits and at deep nesting, and reads numbers that no
+float holds as infinity. Such numbers are `decimal.Decimal` here; values nested deeper than Python
+recurses are read by a loop. Text that isn't JSON is a ValueError. No I/O.
 """
 
 from __future__ import annotations

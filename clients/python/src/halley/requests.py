@@ -1,7 +1,7 @@
 """Requests that are repeated until they are answered: publishing, follows, presence.
 
-`retry_wait` and the division of a batch decide without I/O. What is repeated is safe to repeat: an
-event has an id, a follow is a follow however often it is made.
+`retry_wait` and the division of a batch decide without I/O. Each of these requests is safe to
+repeat: an event has an id, and a second equal follow changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A server of yours at Halley's API listener: publishing, everybody's follows, who is there.
+"""A server of yours at Halley's API listener: publishing, the follows of all users, presence.
 
 One connection pool and no stream. Each call is repeated until it is answered or `timeout` is over.
 """

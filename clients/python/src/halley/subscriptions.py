@@ -1,14 +1,14 @@
-"""What a client is subscribed to, and how that changes while connections come and go.
+"""The subjects a client is subscribed to, and how they change while connections come and go.
 
-`subscribe`, `unsubscribe`, `watch` and `unwatch` resolve when what they say is true: what is
-published from then on arrives. A change is a task of its own: whoever stops waiting for it, by a
-cancellation or a time-out, doesn't stop it. Changes of one subject happen in the order in which
-they were asked for, so the last one wins; those of different subjects don't wait for each other.
+`subscribe`, `unsubscribe`, `watch` and `unwatch` return when the change holds: events published
+from then on arrive. A change is a task of its own: a caller that stops waiting for it, by a
+cancellation or a time-out, doesn't stop it. Changes of one subject happen in the order of the
+calls, so the last one wins; those of different subjects don't wait for each other.
 
 Invariants:
 - `said` has what the server has granted. Each connection begins with it; so no connection is
   refused for a subject that was never granted.
-- A `Place` knows for which subjects its session stands; what isn't known is asked again.
+- A `Place` has the subjects its session is known to stand for; the others are requested again.
 
 It opens no connection and sends no request itself: `Connection` and `Requests` do.
 """

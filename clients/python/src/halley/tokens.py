@@ -1,8 +1,8 @@
-"""Whose requests these are: nobody's in particular, one token's, or what a callback gives.
+"""The token of requests: none, a fixed one, or one that a callback gives.
 
-Requests and the session share the newest token; the callback is asked once at a time. Whatever it
-does (it raises, gives something else, never ends, is cancelled) is a HalleyError `token_callback`
-for who asked. It decides nothing about when: that is the machine's.
+Requests and the session share the newest token; there is one call of the callback at a time.
+Whatever goes wrong in it (it raises, returns something else, never ends, is cancelled) is a
+HalleyError `token_callback` for the caller. When a token is renewed is the machine's decision.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ways by which events come: WebSocket, server-sent events, NDJSON, long-poll.
 
 Each is an asynchronous generator of signals. It ends by a `Loss`, or by an exception of the network
-or of what it couldn't read, which `loss_from` turns into one. It decides nothing.
+or of the parser, which `loss_from` turns into one. It decides nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the parts of the client hand to each other, and what its users see."""
+"""Types that the modules of the client share, and those that its users see."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What travels, bytes in and messages out: server-sent events, NDJSON, tokens' lifetimes, refusals.
+"""From bytes to messages: server-sent events, NDJSON, lifetimes of tokens, refusals.
 
-No I/O. A message that was cut off is none: its cursor wasn't taken either, so it comes again.
+No I/O. A message that was cut off is ignored: its cursor isn't used either, so it comes again.
 """
 
 from __future__ import annotations
