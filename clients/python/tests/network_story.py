@@ -15,10 +15,11 @@ import sys
 import time
 from collections import Counter
 from contextlib import ExitStack, suppress
+from types import ModuleType
 from unittest.mock import patch
 
 import halley
-from halley import machine
+from halley import machine, requests, transports
 
 OPERATIONS = int(os.environ.get("OPERATIONS", "400"))
 #: Of each transport.
@@ -28,8 +29,13 @@ TRANSPORTS = ["websocket", "sse", "ndjson", "poll"]
 SUBJECTS = 5
 #: Beyond it a call hangs, or an event is lost.
 WAIT_S = 120.0
-#: Connections are reset every few seconds: waits of half a minute would be most of the run.
-WAITS = {"WAIT_S": 0.05, "WAIT_S_MAX": 0.5, "RETRY_S": 0.1}
+#: Connections are reset, or fall silent, every few seconds: waits of half a minute would be most
+#: of the run. The server's heartbeat is one second.
+SILENCE_S = 3.0
+WAITS: list[tuple[ModuleType, str, float]] = [
+    (machine, "WAIT_S", 0.05), (machine, "WAIT_S_MAX", 0.5), (machine, "RETRY_S", 0.1),
+    (machine, "OPEN_S", 5.0), (requests, "ANSWER_S", 5.0), (transports, "POLL_S", 2),
+]
 
 
 class Publisher:
@@ -74,7 +80,7 @@ class User:
     async def run(self, url: str, operations: int) -> None:
         async with halley.connect(
             url, user=self._name, transports=[self._transport], timeout=WAIT_S,
-            on_state=self._on_state,
+            silence=SILENCE_S, on_state=self._on_state,
         ) as client:
             reader = asyncio.create_task(self._read(client))
             await self._operate(client, operations)
@@ -90,6 +96,7 @@ class User:
 
     def _on_state(self, state: str, why: halley.HalleyError | None) -> None:
         self.seen[state] += 1
+        self.seen["silent"] += why is not None and why.code == "silent"
 
     async def _read(self, client: halley.Client) -> None:
         """Who reads is interrupted as well."""
@@ -196,6 +203,6 @@ async def story(clients_url: str, api_url: str) -> bool:
 
 if __name__ == "__main__":
     with ExitStack() as patches:
-        for name, wait in WAITS.items():
-            patches.enter_context(patch.object(machine, name, wait))
+        for module, name, wait in WAITS:
+            patches.enter_context(patch.object(module, name, wait))
         sys.exit(0 if asyncio.run(story(*sys.argv[1:])) else 1)

@@ -33,6 +33,7 @@ MADE: list[tuple[type[Exception], str, Callable[[], object]]] = [
     (ValueError, "transports", lambda: connect(URL, transports=[])),
     (ValueError, "transports", lambda: connect(URL, transports=["carrier pigeon"])),
     (TypeError, "on_state", lambda: connect(URL, on_state="print")),
+    (TypeError, "on_state", lambda: connect(URL, on_state=_value)),
     (TypeError, "silence", lambda: connect(URL, silence="120")),
     (TypeError, "silence", lambda: connect(URL, silence=None)),
     (ValueError, "silence", lambda: connect(URL, silence=0)),

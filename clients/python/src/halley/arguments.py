@@ -5,6 +5,7 @@ how long it may be) are left to the server.
 
 from __future__ import annotations
 
+import inspect
 import json
 import ssl
 from collections.abc import Iterable, Mapping, Sequence
@@ -73,6 +74,8 @@ def count_or_none(name: str, value: object) -> int | None:
 def function_or_none(name: str, value: object) -> None:
     if value is not None and not callable(value):
         raise TypeError(f"{name} is a function, not {_kind(value)}")
+    if inspect.iscoroutinefunction(value):
+        raise TypeError(f"{name} is a function that isn't async: nobody would wait for it")
 
 
 def address(url: object) -> str:
