@@ -215,6 +215,8 @@ class Network {
   close() {
     this.#server.close();
     this.reset();
+    // A reset waits for what is still to be written, which may be taken by nobody.
+    this.cut();
   }
 }
 
