@@ -1,6 +1,6 @@
 %% For users who were there when a brain was killed, a worker's sync makes requests
-%% (protocol/link.md 6.1). hooks.md: "Who was there when Halley was killed stays, and is asked about
-%% after the restart; a refusal closes the sessions".
+%% (protocol/link.md 6.1). hooks.md: "Users who were there when Halley was killed stay"; "A
+%% refusal closes the sessions".
 -module(halley_hooks_connect_sync_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
