@@ -11,13 +11,14 @@ moves_test_() ->
 %% User 1 has an id, user 2 has none any more.
 on() ->
     ok = halley_limits:set(#{hooks_moves_max => 3}),
-    halley_hooked_moves:on(fun(1) -> <<"ann">>; (2) -> undefined end).
+    halley_hooked_moves:on({fun(1) -> <<"ann">>; (2) -> undefined end, fun() -> 7 end}).
 
 off(_) ->
     true = ets:delete(halley_hooked_moves),
+    true = ets:delete(halley_hooked_moves_unwritten),
     halley_limits:set(#{}).
 
-whats() -> [What || {_, What} <- halley_hooked_moves:of_user(<<"ann">>)].
+whats() -> [What || {_, What, 7} <- halley_hooked_moves:of_user(<<"ann">>)].
 
 in_order(_) ->
     fun() ->
@@ -40,8 +41,8 @@ clock_that_was_set(_) ->
          WallMs = halley_clock:wall_ms(),
          Key = {<<"ann">>, erlang:monotonic_time(millisecond), 1},
          true = ets:delete_all_objects(halley_hooked_moves),
-         true = ets:insert(halley_hooked_moves, {Key, left, WallMs + SetMs}),
-         [{Ms, left}] = halley_hooked_moves:of_user(<<"ann">>),
+         true = ets:insert(halley_hooked_moves, {Key, left, WallMs + SetMs, 7}),
+         [{Ms, left, 7}] = halley_hooked_moves:of_user(<<"ann">>),
          ?assert(abs(Ms - WallMs) =< 900)
      end || SetMs <- [-?HOUR_MS, -1500, -500, 0, 500, 1500, ?HOUR_MS]].
 

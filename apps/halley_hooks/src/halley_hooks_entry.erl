@@ -7,7 +7,7 @@
 %% believed before it is compared with what is there.
 -module(halley_hooks_entry).
 
--export([encode/1, decode/1, resync/2]).
+-export([encode/1, decode/1, framed/1, unframed/1, resync/2]).
 -export_type([entry/0, key/0]).
 
 -type key() :: {user | subject, halley_id:id()}.
@@ -33,9 +33,11 @@
 -define(CHANGES, #{opened => 1, closed => 2, occupied => 3, vacated => 4}).
 
 -spec encode(entry()) -> iodata().
-encode(Entry) ->
-    Body = iolist_to_binary(body(Entry)),
-    [<<?MAGIC:32, (byte_size(Body)):32, (erlang:crc32(Body)):32>>, Body].
+encode(Entry) -> framed(iolist_to_binary(body(Entry))).
+
+%% A record of any body.
+-spec framed(binary()) -> iodata().
+framed(Body) -> [<<?MAGIC:32, (byte_size(Body)):32, (erlang:crc32(Body)):32>>, Body].
 
 body({header, Name, Store, Before}) -> <<10, Name:32, Store:32, Before:64>>;
 body({told, Keys}) -> [<<11, (length(Keys)):16>> | [[kind(Kind) | text(Id)] || {Kind, Id} <- Keys]];
@@ -58,17 +60,28 @@ vector(Vector) -> << <<Seq:64>> || Seq <- tuple_to_list(Vector) >>.
 
 %% The record at the beginning of the bytes. `more': it isn't all there.
 -spec decode(binary()) -> {ok, entry(), Bytes :: pos_integer()} | more | damaged.
-decode(<<?MAGIC:32, Length:32, Crc:32, Rest/binary>>) when Length =< ?BODY_BYTES_MAX ->
+decode(Bytes) ->
+    case unframed(Bytes) of
+        {ok, Body, Size} ->
+            case read(Body) of
+                {ok, Entry} -> {ok, Entry, Size};
+                damaged -> damaged
+            end;
+        Other -> Other
+    end.
+
+-spec unframed(binary()) -> {ok, Body :: binary(), Bytes :: pos_integer()} | more | damaged.
+unframed(<<?MAGIC:32, Length:32, Crc:32, Rest/binary>>) when Length =< ?BODY_BYTES_MAX ->
     case Rest of
         <<Body:Length/binary, _/binary>> ->
-            case erlang:crc32(Body) =:= Crc andalso read(Body) of
-                {ok, Entry} -> {ok, Entry, ?HEAD_BYTES + Length};
+            case erlang:crc32(Body) of
+                Crc -> {ok, Body, ?HEAD_BYTES + Length};
                 _ -> damaged
             end;
         _ -> more
     end;
-decode(Bytes) when byte_size(Bytes) < ?HEAD_BYTES -> more;
-decode(_) -> damaged.
+unframed(Bytes) when byte_size(Bytes) < ?HEAD_BYTES -> more;
+unframed(_) -> damaged.
 
 read(<<Kind, At:64/signed, Bytes, Id:Bytes/binary>>) when Kind >= 1, Kind =< 4, Bytes > 0 ->
     [Change] = [C || {C, K} <- maps:to_list(?CHANGES), K =:= Kind],

@@ -20,9 +20,8 @@
 %% In one hook.
 -define(USERS, 1000).
 
-%% What is known of users: who was told of as there, when this brain began, and when it didn't know;
-%% by the wall's clock as it is now.
--type known() :: {halley_hooks_told:told(), BeganAt :: integer(), halley_hooks_owed:doubts()}.
+%% When it wasn't known who is there, and when not all was known; by the wall's clock as it is now.
+-type known() :: #{doubts := halley_hooks_owed:doubts(), unsure := halley_hooks_owed:doubts()}.
 
 -record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(),
                before_ms :: integer() | any,
@@ -145,7 +144,8 @@ is_told(_, _) ->
 
 %% Of a private event its users; of any other its subjects and who followed them. One that was
 %% forgotten has no id any more.
-absent(#{users := Users} = Event, Look, Reader) ->
+absent(#{users := Users} = Of, Look, Reader) ->
+    Event = Of#{is_alone => length(Users) =:= 1},
     {false, [User || User <- Users, User =/= <<>>, is_owed(User, Event, Look)], Reader};
 absent(#{subjects := Subjects} = Event, Look, Reader) ->
     {More, Users, Next} = lists:foldl(fun(Subject, {AnyMore, All, R}) ->
@@ -194,13 +194,12 @@ followers(Subject) ->
              || N <- halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)]
     end.
 
-is_owed(User, Event, #look{settings = #{users := Users}, known = {Told, BeganAt, Doubts}}) ->
+is_owed(User, Event, #look{settings = #{users := Users}, known = Known}) ->
     halley_config_hooks:matches(User, Users) andalso begin
         %% Before its moves are read: what moves meanwhile is among them.
         IsThere = is_there(halley_ids:lookup(User)),
         halley_hooks_owed:is_owed(Event, halley_hooked_moves:of_user(User),
-                                  #{is_there => IsThere, began_at => BeganAt, doubts => Doubts,
-                                    is_told => halley_hooks_told:is_told({user, User}, Told)})
+                                  Known#{is_there => IsThere})
     end.
 
 is_there(undefined) -> false;

@@ -18,7 +18,7 @@
 -module(halley_hooks_queue).
 
 -export([open/0, append/2, reopen/3, is_open/1, acked/2, waiting/2, folder/0, path/1,
-         numbers/0]).
+         numbers/0, numbers/1, write_new/2, is_there/1]).
 -export_type([queue/0, recovered/0]).
 
 -record(queue, {number = 0 :: non_neg_integer(),
@@ -46,10 +46,14 @@ path(Number) -> filename:join(folder(), lists:flatten(io_lib:format("~16.16.0b.q
 
 %% Of the segments that are there. A file of any other name is none of ours.
 -spec numbers() -> [non_neg_integer()].
-numbers() ->
+numbers() -> numbers("queue").
+
+-spec numbers(Extension :: string()) -> [non_neg_integer()].
+numbers(Extension) ->
     lists:sort([list_to_integer(Digits, 16)
-                || Path <- filelib:wildcard(filename:join(folder(), "*.queue")),
-                   {match, [Digits]} <- [re:run(filename:basename(Path), "^([0-9a-f]{16})\\.queue$",
+                || Path <- filelib:wildcard(filename:join(folder(), "*." ++ Extension)),
+                   {match, [Digits]} <- [re:run(filename:basename(Path, "." ++ Extension),
+                                                "^([0-9a-f]{16})$",
                                                 [{capture, all_but_first, list}])]]).
 
 %% What is there. Nothing is written.
@@ -145,6 +149,8 @@ ensure_mark() ->
         false -> file:write_file(mark(), <<>>, [raw])
     end.
 
+%% A file with this, on disk when it returns; its name may not be yet.
+-spec write_new(file:filename(), iodata()) -> ok | {error, term()}.
 write_new(Path, Bytes) ->
     case file:open(Path, [write, raw, binary]) of
         {ok, File} ->
@@ -166,7 +172,7 @@ append(Entries, #queue{number = Number, file = File, bytes = Bytes, head_bytes =
     Text = [halley_hooks_entry:encode(Entry) || Entry <- Entries],
     Written = halley_steps:run([fun() -> file:write(File, Text) end,
                                 fun() -> file:datasync(File) end,
-                                fun() -> is_there(Number) end]),
+                                fun() -> is_there(path(Number)) end]),
     case Written of
         ok ->
             Now = Bytes + iolist_size(Text),
@@ -178,8 +184,9 @@ append(Entries, #queue{number = Number, file = File, bytes = Bytes, head_bytes =
     end.
 
 %% A folder that was moved or removed takes what is written with it.
-is_there(Number) ->
-    case filelib:is_file(path(Number)) of
+-spec is_there(file:filename()) -> ok | {error, enoent}.
+is_there(Path) ->
+    case filelib:is_file(Path) of
         true -> ok;
         false -> {error, enoent}
     end.

@@ -25,12 +25,10 @@ telling(#{target := none}) -> [];
 telling(#{events := Events} = Settings) ->
     ok = halley_hooked:on([published || lists:member(published, Events)]
                           ++ [changes || Events -- [published] =/= []]
-                          ++ [{moves, fun id_of/1} || lists:member(undelivered, Events)]),
+                          ++ [{moves, {fun halley_hooks_moves_files:id_of/1,
+                                       fun halley_history:drawn/0}}
+                              || lists:member(undelivered, Events)]),
     ok = halley_hooks_progress:new(),
+    ok = halley_hooks_moves:new(),
     [#{id => halley_hooks_telling_sup, type => supervisor,
        start => {halley_hooks_telling_sup, start_link, [Settings]}}].
-
-id_of(User) ->
-    try halley_ids:name(User)
-    catch error:{no_such_user_number, _} -> undefined
-    end.

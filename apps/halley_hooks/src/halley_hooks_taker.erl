@@ -13,7 +13,8 @@
 %% If more waits for the endpoint than `hooks_queue_bytes_max', no rounds are made: events wait in
 %% the history for as long as it keeps them, and of changes the last of each user is sent. Whether
 %% an event was undelivered is decided by when users came and went (`halley_hooks_owed'), however
-%% late that is. If there was no room for these times, a gap covers the time from then on.
+%% late that is; these times are written before each round (`halley_hooks_moves'). If there was no
+%% room for them, a gap covers the time from then on.
 %%
 %% No user leaves, and nothing counts as undelivered, until all workers have sent their sessions,
 %% and for a moment after: before that a brain doesn't know who is there. These times are noted as
@@ -39,8 +40,6 @@
 -define(LOOKS_MAX, 64).
 %% An event has its time before it is drawn.
 -define(DRAWN_MS, 1000).
-%% So long before it a brain that was killed may not have known who was there.
--define(UNKNOWN_MS, 30000).
 
 -record(taker, {settings :: halley_config_hooks:settings(),
                 queue :: halley_hooks_queue:queue(),
@@ -58,7 +57,9 @@
                 %% When the next round is due, and whether one was far too late.
                 round_ms = now_ms() :: integer(),
                 standstill = halley_standstill:new() :: halley_standstill:standstill(),
-                began_ms :: integer(),
+                moves :: halley_hooks_moves:moves(),
+                %% Before brains were killed, not all moves are known.
+                unsure :: halley_hooks_owed:doubts(),
                 %% When it wasn't known who is there, the latest first; and since when it isn't, or
                 %% when it was known last. By the monotonic clock, as all here.
                 doubts = [] :: halley_hooks_owed:doubts(),
@@ -80,14 +81,16 @@ init(#{closed_after_ms := AfterMs} = Settings) ->
     %% Of one before this, which was killed.
     ok = halley_hooked:put_back(),
     {Queue, Recovered} = halley_hooks_queue:open(),
-    BeganMs = now_ms(),
     Written = halley_history:written(),
     {Keys, Vectors, Acked, First} = began(Recovered, {Written, Written}),
     ok = halley_hooks_progress:set(acked, Acked),
     ok = halley_hooks_progress:set(written, Acked),
+    {Moves, #{doubts := Doubts, unsure := Unsure, doubt := Doubt, is_damaged := IsDamaged}}
+        = halley_hooks_moves:start(Settings, [User || {user, User} <- Keys]),
     Taker = #taker{settings = Settings, queue = Queue, vectors = Vectors, noted = Vectors,
-                   told = halley_hooks_told:new(Keys, AfterMs), acked = Acked, first = First,
-                   began_ms = BeganMs, doubt = {since, BeganMs - ?UNKNOWN_MS}},
+                   told = halley_hooks_told:new(Keys, AfterMs), acked = Acked,
+                   first = First ++ [lost() || IsDamaged], moves = Moves, unsure = Unsure,
+                   doubts = Doubts, doubt = Doubt},
     {ok, later(0, opened(Taker))}.
 
 began(new, Now) ->
@@ -113,7 +116,8 @@ handle_cast(_, Taker) -> {noreply, Taker}.
 
 -spec handle_info(term(), #taker{}) -> {noreply, #taker{}}.
 handle_info(round, Taker0) ->
-    #taker{queue = Queue, acked = Acked} = Taker = doubted(linked(acked(fired(Taker0)))),
+    #taker{queue = Queue, acked = Acked} = Taker
+        = moves(doubted(linked(acked(fired(Taker0))))),
     Waiting = halley_hooks_queue:waiting(Acked, Queue),
     ok = halley_hooks_progress:count(waiting, Waiting),
     {noreply, case {halley_hooks_queue:is_open(Queue),
@@ -136,16 +140,28 @@ fired(#taker{round_ms = DueMs, standstill = Standstill} = Taker) ->
 knows(#taker{is_settled = IsSettled, standstill = Standstill}) ->
     IsSettled andalso halley_standstill:is_over(now_ms(), Standstill).
 
-doubted(#taker{doubt = Doubt, doubts = Doubts} = Taker) ->
+doubted(#taker{doubt = Doubt, doubts = Doubts, moves = Moves} = Taker) ->
     NowMs = now_ms(),
     case {knows(Taker), Doubt} of
         {true, {since, SinceMs}} ->
-            Taker#taker{doubt = {known, NowMs},
-                        doubts = halley_hooks_owed:doubted({SinceMs, NowMs}, Doubts)};
+            Span = {SinceMs, NowMs},
+            All = halley_hooks_owed:doubted(Span, Doubts),
+            ok = halley_hooks_moves:keep(All, {known, NowMs}),
+            Taker#taker{doubt = {known, NowMs}, doubts = All,
+                        moves = halley_hooks_moves:doubted(Span, Moves)};
         {true, {known, _}} -> Taker#taker{doubt = {known, NowMs}};
-        {false, {known, KnownMs}} -> Taker#taker{doubt = {since, KnownMs}};
+        {false, {known, KnownMs}} ->
+            ok = halley_hooks_moves:keep(Doubts, {since, KnownMs}),
+            Taker#taker{doubt = {since, KnownMs}};
         {false, _} -> Taker
     end.
+
+moves(#taker{doubt = {_, Ms} = Doubt, moves = Moves} = Taker) ->
+    Written = halley_hooks_moves:write(Ms, Moves),
+    Taker#taker{moves = case Doubt of
+                            {known, _} -> halley_hooks_moves:begin_whole(Ms, Written);
+                            {since, _} -> Written
+                        end}.
 
 again(#taker{queue = Queue} = Taker) ->
     later(case halley_hooks_queue:is_open(Queue) of true -> 0; false -> ?REFUSED_MS end, Taker).
@@ -217,12 +233,14 @@ taken(Before) ->
     end.
 
 %% Nobody knows any more what was undelivered: on from here.
-lost_moves(#taker{settings = #{events := Events}, vectors = {A, _}, first = First} = Taker) ->
+lost_moves(#taker{settings = #{events := Events}, vectors = {A, _}, first = First,
+                  moves = Moves} = Taker) ->
     case lists:member(undelivered, Events) andalso halley_hooked_moves:lost() of
         AtMs when is_integer(AtMs) ->
             Written = halley_history:written(),
             ok = halley_hooked_moves:clear(),
             Taker#taker{vectors = {A, Written}, looks = [],
+                        moves = halley_hooks_moves:cleared(Moves),
                         first = First ++ [{gap, too_old, AtMs, halley_clock:wall_ms()}]};
         _ -> Taker
     end.
@@ -235,21 +253,23 @@ judged(#taker{settings = #{events := Events}} = Taker) ->
         false -> Taker
     end.
 
-looked(#taker{looks = Looks, looked_ms = LastMs, vectors = {_, B}, doubts = Doubts} = Taker) ->
+looked(#taker{looks = Looks, looked_ms = LastMs, vectors = {_, B}} = Taker) ->
     {Left, Past} = lists:partition(fun({_, Heads}) -> not halley_vector:is_reached(Heads, B) end,
                                    Looks),
     NowMs = now_ms(),
     IsDue = NowMs - LastMs >= ?LOOK_MS andalso length(Left) < ?LOOKS_MAX,
     Look = [{NowMs, halley_history:heads()} || IsDue],
-    Taker#taker{looks = Look ++ Left, doubts = forgotten(Past, Doubts),
-                looked_ms = case IsDue of true -> NowMs; false -> LastMs end}.
+    forgotten(Past, Taker#taker{looks = Look ++ Left,
+                                looked_ms = case IsDue of true -> NowMs; false -> LastMs end}).
 
-forgotten([], Doubts) ->
-    Doubts;
-forgotten([{LookedMs, _} | _], Doubts) ->
+forgotten([], Taker) ->
+    Taker;
+forgotten([{LookedMs, _} | _], #taker{doubts = Doubts, unsure = Unsure, moves = Moves} = Taker) ->
     JudgedMs = LookedMs - ?DRAWN_MS,
     ok = halley_hooked_moves:forget(JudgedMs),
-    [One || {_, ToMs} = One <- Doubts, ToMs >= JudgedMs].
+    Since = fun(Spans) -> [One || {_, ToMs} = One <- Spans, ToMs >= JudgedMs] end,
+    Taker#taker{doubts = Since(Doubts), unsure = Since(Unsure),
+                moves = halley_hooks_moves:judged(JudgedMs, Moves)}.
 
 changes(#taker{settings = Settings, told = Told}) ->
     Changes = halley_hooked:take(?CHANGES_MAX),
@@ -297,10 +317,10 @@ read(true, UpTo, #taker{settings = Settings, vectors = {A, B}, reader = Reader,
      Taker#taker{vectors = {A1, B1}, reader = Reader2, damage_told = NowTold}}.
 
 %% Events have their time by the wall's clock.
-known(#taker{told = Told, began_ms = BeganMs, doubts = Doubts}) ->
+known(#taker{doubts = Doubts, unsure = Unsure}) ->
     OffsetMs = halley_clock:wall_ms() - now_ms(),
-    {Told, BeganMs + OffsetMs,
-     [{FromMs + OffsetMs, ToMs + OffsetMs} || {FromMs, ToMs} <- Doubts]}.
+    ByWall = fun(Spans) -> [{FromMs + OffsetMs, ToMs + OffsetMs} || {FromMs, ToMs} <- Spans] end,
+    #{doubts => ByWall(Doubts), unsure => ByWall(Unsure)}.
 
 left(true, Named, #taker{told = Told} = Taker) ->
     case knows(Taker) of

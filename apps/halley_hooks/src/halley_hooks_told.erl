@@ -10,7 +10,7 @@
 %% nothing about users: they leave only from when one is.
 -module(halley_hooks_told).
 
--export([new/2, keys/1, count/1, is_told/2, changes/3, due/3, apply_changes/2, began/2]).
+-export([new/2, keys/1, count/1, changes/3, due/3, apply_changes/2, began/2]).
 -export_type([told/0, effect/0]).
 
 -type key() :: halley_hooks_entry:key().
@@ -32,9 +32,6 @@ keys(#told{rows = Rows}) -> ets:select(Rows, [{{'$1', '_'}, [], ['$1']}]).
 
 -spec count(told()) -> non_neg_integer().
 count(#told{rows = Rows}) -> ets:info(Rows, size).
-
--spec is_told(key(), told()) -> boolean().
-is_told(Key, #told{rows = Rows}) -> ets:member(Rows, Key).
 
 %% Of changes that came: what is to be told, and what it does to the table.
 -spec changes([{key(), halley_hooked:change()}], AtMs :: integer(), told()) ->

@@ -33,11 +33,12 @@
 -type judge() :: fun((halley_id:id(), {pid(), Tag :: term()}) -> judgement() | asked).
 
 %% The caller owns the table of changes.
--spec on([published | changes | {moves, halley_hooked_moves:id_of()}]) -> ok.
+-spec on([published | changes
+          | {moves, {halley_hooked_moves:id_of(), halley_hooked_moves:drawn()}}]) -> ok.
 on(Whats) ->
     _ = [ets:new(Table, [public, named_table, set, {write_concurrency, true}])
          || Table <- [?MODULE, ?TAKEN], ets:whereis(Table) =:= undefined],
-    _ = [ok = halley_hooked_moves:on(IdOf) || {moves, IdOf} <- Whats],
+    _ = [ok = halley_hooked_moves:on(Asked) || {moves, Asked} <- Whats],
     persistent_term:put(?MODULE, maps:from_list([case What of
                                                      {moves, _} -> {moves, true};
                                                      _ -> {What, true}

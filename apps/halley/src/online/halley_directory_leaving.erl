@@ -12,7 +12,7 @@
 -module(halley_directory_leaving).
 
 -export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1, left/1]).
--export([leave/1, is_leaving/1, stay/1, each/1]).
+-export([leave/1, is_leaving/1, stay/1, each/1, there/1]).
 
 -include("halley_directory.hrl").
 
@@ -80,6 +80,15 @@ forget(Slot) ->
     end,
     true = ets:match_delete(?HELD, {{'_', Slot}, '_'}),
     lists:foreach(fun left/1, Users).
+
+%% Calls the function for each user that has a session, open or held, once or more. Whoever comes
+%% or goes meanwhile may be among them.
+-spec there(fun((user_number()) -> ok)) -> ok.
+there(Fun) ->
+    ok = halley_directory_atomics:foreach(fun(_, ?LEAVING) -> ok;
+                                             (User, _) -> Fun(User)
+                                          end),
+    lists:foreach(Fun, ets:select(?HELD, [{{{'$1', '_'}, '_'}, [], ['$1']}])).
 
 %% From now on no session opens; `false' if there is one.
 -spec leave(user_number()) -> boolean().
