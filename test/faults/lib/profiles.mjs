@@ -153,6 +153,13 @@ export const PROFILES = [
     without: ['clock-step', 'stall-and-flood', ...HARM],
   },
   {
+    // The same, where a brain settles between two faults: then it can be told what hooks owe.
+    name: 'owed', weight: 1, promise: { policy: 'disconnect' }, ...TOLD, hooks: { tls: false },
+    disk: { kind: 'tmpfs', bytes: 24 * MB }, has: ['hooks'],
+    rests: { server: [9_000, 15_000], link: [15_000, 25_000], hooks: [1_000, 6_000] },
+    without: ['clock-step', 'stall-and-flood', ...HARM],
+  },
+  {
     name: 'told-https', weight: 1, promise: { policy: 'disconnect' }, ...TOLD, hooks: { tls: true },
     has: ['hooks'], without: ['disk-full', 'clock-step', 'stall-and-flood', ...HARM],
   },

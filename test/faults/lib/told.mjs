@@ -11,6 +11,7 @@ import { User } from '../../lib/hooks-checker.mjs';
 import { sleep, until, within } from '../../lib/wait.mjs';
 import { Halls } from './halls.mjs';
 import { Hooked } from './hooked.mjs';
+import { Passers } from './passers.mjs';
 
 const LEAVE_MS = 1_500;
 /** The least that the configuration takes. */
@@ -36,7 +37,7 @@ export async function hookedTo(halley, { tls }) {
   Object.assign(halley.settings, {
     HALLEY_HOOKS_URL: endpoint.url,
     HALLEY_HOOKS_EVENTS: 'opened,closed,published,undelivered,occupied,vacated',
-    HALLEY_HOOKS_USERS: 'p*,h*,away-*', HALLEY_HOOKS_SUBJECTS: 't*,room/*',
+    HALLEY_HOOKS_USERS: 'p*,h*,o*,away-*', HALLEY_HOOKS_SUBJECTS: 't*,o*,room/*',
     HALLEY_HOOKS_SECRET_FILE: scratchFile(halley, 'hooks-secret', `${SECRET}\n`),
     HALLEY_HOOKS_CLOSED_AFTER: `${CLOSED_AFTER_MS}ms`,
     // What is less patient than the faults are long, and a queue that they fill.
@@ -61,7 +62,8 @@ export class Told {
     // What a full disk has no room for is lost if nobody waits for it, and that is told.
     this.hooked = new Hooked(CLOSED_AFTER_MS,
       () => world.history.faults.some(({ fills }) => fills));
-    this.endpoint.take = (hook) => this.hooked.take(hook);
+    this.passers = new Passers(world, random.fork('passers'));
+    this.endpoint.take = (hook) => this.passers.take(hook) || this.hooked.take(hook);
     this.comings = new Comings(world.server.halley, { users: USERS, follows: FOLLOWS,
       seed: random.int(1, 1_000_000), leaveMs: LEAVE_MS });
     // Faults make all late: what is checked is that nothing is false, and what is so in the end.
@@ -80,6 +82,7 @@ export class Told {
     await this.comings.follow();
     await within('who comes first is there', this.comings.gather(ONLINE, ONLINE), SETTLE_MS_MAX);
     this.halls.begin();
+    await this.passers.begin();
     this.#running.push(this.#comeAndGo(), ...this.publishers.map((user) => this.#publish(user)));
   }
 
@@ -99,13 +102,15 @@ export class Told {
   wasLate(ms) {
     this.hooked.sessions.late(ms);
     this.halls.wasLate(ms);
+    this.passers.owed.late(ms);
     this.comings.lateMs = Math.max(this.comings.lateMs, ms);
   }
 
   #owed() {
     const users = Array.from({ length: USERS }, (_, n) => `p${n}`);
-    return this.hooked.owed(this.publishers, users,
+    const owed = this.hooked.owed(this.publishers, users,
       (user) => this.comings.isHere(Number(user.slice(1))), this.occupied);
+    return [...owed, ...this.passers.missing()];
   }
 
   /** No more faults and changes: all must be told in the end. */
@@ -115,6 +120,7 @@ export class Told {
     this.endpoint.mend();
     await within('every numbered event is acknowledged', Promise.all(this.#running),
       SETTLE_MS_MAX);
+    await within('who passes by has gone', this.passers.stop(), SETTLE_MS_MAX);
     const mistaken = await comings.settle(SETTLE_MS_MAX);
     if (mistaken > 0) world.wrong(`presence: ${mistaken} don't know who is there in the end; ${
       comings.unsettled()}`);
@@ -124,11 +130,13 @@ export class Told {
     await this.halls.settle();
     await until('every hook is told', () => this.#owed().length === 0, SETTLE_MS_MAX)
       .catch(() => world.wrong(`hooks: never told: ${this.#owed().join('; ')}`));
-    for (const problem of hooked.wrong()) world.wrong(`hooks: ${problem}`);
+    for (const problem of [...hooked.wrong(), ...this.passers.owed.wrong()]) {
+      world.wrong(`hooks: ${problem}`);
+    }
     if (this.endpoint.forged > 0) world.wrong('hooks: a signature is wrong');
     const presence = Object.entries(comings.seen).map(([what, n]) => [`presence: ${what}`, n]);
     world.history.told = { ...hooked.counts, ...Object.fromEntries(presence),
-      ...this.halls.counts };
+      ...this.passers.owed.counts, ...this.halls.counts };
   }
 
   end() {
@@ -136,5 +144,6 @@ export class Told {
     this.#hasEnded = true;
     this.comings.leaveAll();
     this.halls.end();
+    this.passers.end();
   }
 }
