@@ -110,6 +110,20 @@ class Callbacks(AtAServer):
                         self.assertEqual(await client.publish("a", 1),
                                          halley.Published("Bearer good"))
 
+    async def test_a_request_waits_no_longer_for_it_than_for_an_answer(self) -> None:
+        url = await self.serve(self.stream, self.publish)
+        self.does, self.asked = "never settles", 1
+        with patch.object(tokens, "ASK_S", 10 * WAIT_S):
+            async with (
+                asyncio.timeout(WAIT_S),
+                halley.connect(url, token=self.token, transports=["ndjson"], timeout=0.3) as client,
+            ):
+                await client.opened()
+                client._keeper.current, self.asked = None, 0
+                with self.assertRaises(halley.HalleyError) as caught:
+                    await client.publish("a", 1)
+                self.assertEqual(caught.exception.code, "token_callback")
+
     async def test_none_is_signed_out(self) -> None:
         url = await self.serve(self.stream)
         async with halley.connect(url, token=lambda: None, transports=["ndjson"]) as client:

@@ -12,7 +12,7 @@ import json
 import random
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -144,7 +144,7 @@ class Requests:
                 error = failure_of(failure)
             if error.status == 401 and self._keeper.kind == "asked" and not was_renewed:
                 was_renewed = True
-                await self._keeper.renew()
+                await self._token(self._keeper.renew(), deadline - time.monotonic())
                 continue
             wait = retry_wait(error.retry_after, attempt, random.random())
             if not is_passing(error) or time.monotonic() + wait > deadline:
@@ -156,7 +156,7 @@ class Requests:
         self, method: str, path: str, body: str | None, headers: Mapping[str, str],
         query: Mapping[str, str | None], left: float,
     ) -> Answer:
-        token = await self._keeper.get()
+        token = await self._token(self._keeper.get(), left)
         head = dict(headers)
         if token:
             head["Authorization"] = f"Bearer {token}"
@@ -172,6 +172,13 @@ class Requests:
         ) as answer:
             after = seconds_of(answer.headers.get("Retry-After"))
             return Answer(await answer.text(errors="replace"), after)
+
+    async def _token(self, coming: Coroutine[Any, Any, str | None], left: float) -> str | None:
+        try:
+            async with asyncio.timeout(left):
+                return await coming
+        except TimeoutError:
+            raise HalleyError("token_callback", "no token came in time") from None
 
     async def publish(self, path: str, event: Mapping[str, Any], timeout: float) -> Published:
         body = arguments.json_of("the event", event)
