@@ -12,7 +12,7 @@ import halley
 
 
 def tell(**line: Any) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.write(json.dumps(line, default=str) + "\n")  # a Decimal is none of JSON's
     sys.stdout.flush()
 
 

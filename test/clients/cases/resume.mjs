@@ -11,6 +11,14 @@ const perTransport = (name, body) => STREAMS.map((transport) => ({
   },
 }));
 
+/** What a server passes on as it was published. */
+const DATA = [
+  '9'.repeat(5_000), `-${'9'.repeat(5_000)}`, '1e999', '-1E-999', '-0', 'null',
+  String.raw`"\ud800"`, String.raw`"\udc00\ud800\u0000"`, '"\u2028\u2029\ufeff"',
+  '{"a":1,"a":2}', '{"__proto__":{"a":1}}', '{"":{"id":"x","cursor":"y"}}',
+  `${'['.repeat(255)}${']'.repeat(255)}`, `"${'x'.repeat(60_000)}"`,
+];
+
 export const cases = [
   ...perTransport('a cut stream is resumed behind the last cursor', async ({ server, client }) => {
     const one = await server.visit();
@@ -147,6 +155,22 @@ export const cases = [
       await shows(client, ['e1']);
     },
   },
+
+  ...['sse', 'ndjson'].map((transport) => ({
+    name: `any JSON may be data, and ends no connection (${transport})`,
+    run: async ({ server, client }) => {
+      client.say({ do: 'connect', url: server.url, user: 'bob', transports: [transport] });
+      const one = await server.visit();
+      one.welcome('c0');
+      for (const [n, data] of DATA.entries()) {
+        const text = `{"id":"e${n}","subject":"ann","at":1800000000000,"data":${data}`;
+        one.raw(transport === 'sse' ? `id: c${n}\ndata: ${text}}\n\n`
+          : `${text},"cursor":"c${n}"}\n`);
+      }
+      await shows(client, DATA.map((_, n) => `e${n}`));
+      assert.equal(server.visits.length, 1);
+    },
+  })),
 
   {
     name: 'polls go on behind the answer before, at once',

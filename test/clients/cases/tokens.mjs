@@ -122,7 +122,8 @@ export const cases = [
     },
   },
 
-  ...[[400, 'bad_query'], [403, 'other_user'], [404, 'not_found']].map(([status, code]) => ({
+  ...[[400, 'bad_query'], [403, 'other_user'], [404, 'not_found'],
+    [414, 'request_line_too_long']].map(([status, code]) => ({
     name: `${status}: what no waiting changes is the end`,
     run: async ({ server, client }) => {
       tokens(client, token(1));
