@@ -1,5 +1,5 @@
-// The verdict about `undelivered`, `opened` and `closed` is told lies: each must be found, and the
-// truth must pass.
+// The verdict about `undelivered`, `opened` and `closed` is given false hooks: it must find each,
+// and must accept the true ones.
 
 import assert from 'node:assert/strict';
 import test from 'node:test';

@@ -1,5 +1,5 @@
-// An event that no session of a user ever had is told as `undelivered`, once, whatever keeps hooks
-// from being taken meanwhile and however soon the user is back; and nobody is named who has it
+// An event that no session of a user ever had causes `undelivered`, once, whatever delays hooks
+// meanwhile and however soon the user is back; and no user is named who has the event
 // (docs/guides/hooks.md, "What undelivered means").
 
 import assert from 'node:assert/strict';

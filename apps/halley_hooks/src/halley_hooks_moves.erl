@@ -1,19 +1,19 @@
-%% When users came and went, on disk: what is owed to users is decided by that
-%% (`halley_hooks_owed'), so a kill of the brain must not take it.
+%% The times at which users came and went, on disk: whether an event is owed to a user depends on
+%% them (`halley_hooks_owed'), so a kill of the brain must not lose them.
 %%
-%% Files `<data.dir>/hooks/<16 hex digits>.moves', of one writer: the taker writes what is new once
-%% a round (`halley_hooked_moves:unwritten/1'), and syncs once a second. So a kill takes what
-%% happened since the last round, and a power cut the last second. `moves', which is overwritten
-%% once a round, has two times: up to when all is written, and when it was known last who is there.
+%% Files `<data.dir>/hooks/<16 hex digits>.moves', of one writer: the taker writes the new moves
+%% once a round (`halley_hooked_moves:unwritten/1'), and syncs once a second. So a kill loses the
+%% moves since the last round, and a power cut those of the last second. `moves', which is
+%% overwritten once a round, has two times: up to when everything is written, and when the brain
+%% last knew all sessions.
 %%
-%% A file that is *whole* begins with all who were there then: whoever has no move behind that has
-%% been there, or away, ever since. A start never writes to a file that is there. It begins another,
-%% and one that is whole as soon as it is known who is there; the next one comes after an hour, or
-%% when so much was written. What is older than a whole one is deleted once all that was published
-%% before has been judged.
+%% A *whole* file begins with all users who were there then: a user without a later move has been
+%% there, or away, ever since. A start never writes to an older file. It begins another one, and a
+%% whole one as soon as the brain knows all sessions; the next one comes after an hour, or after so
+%% many bytes. Files before a whole one are deleted once all events published before it are judged.
 %%
-%% A table, which outlives the taker, has what a start found (`halley_hooks_moves_read'), and what
-%% is in doubt since.
+%% A table, which outlives the taker, has the moves that a start found (`halley_hooks_moves_read'),
+%% and the doubts since.
 -module(halley_hooks_moves).
 
 -export([new/0, start/2, write/2, begin_whole/2, doubted/2, judged/2, cleared/1, keep/2]).

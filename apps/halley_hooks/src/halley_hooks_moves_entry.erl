@@ -1,9 +1,9 @@
-%% Codec of what `halley_hooks_moves' has on disk (docs/internals/hooks.md, "Files"), in the frames
-%% of the queue's records. Bytes in, bytes out; any bytes give an answer, none a crash.
+%% Codec of the files of `halley_hooks_moves' (docs/internals/hooks.md, "Files"), in the frames of
+%% the queue's records. Bytes in, bytes out; any bytes give an answer, none a crash.
 %%
 %% Times are stamps (`halley_history_clock'), so a clock that was set since changes none of them. A
-%% move has the wall's time of then beside the stamp of the moment when it was written, and the last
-%% seq that was drawn.
+%% move has its wall-clock time, the stamp of the moment when it was written, and the last seq that
+%% was drawn.
 -module(halley_hooks_moves_entry).
 
 -export([encode/1, decode/1]).

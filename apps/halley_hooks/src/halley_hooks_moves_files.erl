@@ -1,4 +1,4 @@
-%% Where the files of `halley_hooks_moves' are, and what its mark says.
+%% Paths of the files of `halley_hooks_moves', and the bytes of its mark.
 -module(halley_hooks_moves_files).
 
 -export([path/1, numbers/0, mark/0, marked/2, read_mark/0, id_of/1]).

@@ -1,10 +1,10 @@
-%% What a start makes of the files of `halley_hooks_moves': when users came and went goes back into
-%% `halley_hooked_moves', as if the brain had been there all the time. All sessions ended when it
-%% was killed, as by a link that is cut: whoever was there left at the start, and comes again where
-%% a worker says so.
+%% Reads the files of `halley_hooks_moves' at a start: the times at which users came and went go
+%% back into `halley_hooked_moves', as if the brain had been there all the time. All sessions ended
+%% when it was killed, as by a link that is cut: all users left at the start, and come again when a
+%% worker sends their sessions.
 %%
-%% What happened between the last write and the kill is unknown. An event of that time is *unsure*:
-%% `halley_hooks_owed' decides by what else is known of it, and errs to naming a user.
+%% The moves between the last write and the kill are unknown. An event of that time is *unsure*:
+%% `halley_hooks_owed' decides by the other facts about it, and rather names a user too many.
 -module(halley_hooks_moves_read).
 
 -export([recover/2]).

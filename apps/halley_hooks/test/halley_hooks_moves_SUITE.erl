@@ -1,5 +1,5 @@
-%% When users came and went outlives a kill of the brain: of what was published before it, users are
-%% told as undelivered as if it had not been killed (docs/guides/hooks.md, "What undelivered
+%% The times at which users came and went outlive a kill of the brain: `undelivered' names the same
+%% users for the events before it as without the kill (docs/guides/hooks.md, "What undelivered
 %% means").
 -module(halley_hooks_moves_SUITE).
 

@@ -1,5 +1,5 @@
-%% When those who have nothing any more are told of as closed or vacated: not before
-%% `closed_after', not while a session is there or on its way, and no more than asked for.
+%% When a user or subject that has nothing any more causes `closed' or `vacated': not before
+%% `closed_after', not while a session is there or on its way, and no more than were requested.
 -module(halley_hooks_told_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,18 +1,18 @@
-// What hooks must say of events that found nobody, and of who comes and goes: pure, so that it can
-// be told lies. It knows what clients saw, when faults disturbed the server, and what the endpoint
-// was told; and decides for each user and event whether `undelivered` must come, must not come, or
-// whether nobody can tell (docs/internals/hooks.md, "A round"; docs/guides/hooks.md, "What
-// undelivered means").
+// Which hooks must come about events that reached no session, and about users who come and go.
+// Pure, so that tests can give it false hooks. It knows the clients' connections, the times when
+// faults disturbed the server, and the endpoint's hooks; and decides for each user and event
+// whether `undelivered` must come, must not come, or may come (docs/internals/hooks.md, "A round";
+// docs/guides/hooks.md, "What undelivered means").
 //
-// An attempt to connect is `{begin, welcome, end, cursorAt}`, with times of the wall or null for
-// what did not happen; `cursorAt` is when the client got the cursor that it brought. A session is
-// there for sure from its welcome until its client closes it, or until a moment before the server
-// does. It may be there from the attempt's begin until the server has noticed the end. An event
-// comes at some moment between the begin of its first publish and the acknowledgement.
+// An attempt to connect is `{begin, welcome, end, cursorAt}`, with times of the wall clock, or null
+// for a step that did not happen; `cursorAt` is when the client got the cursor that it brought. A
+// session is there for sure from its welcome until its client closes it, or until a moment before
+// the server does. It may be there from the attempt's begin until the server has noticed the end.
+// An event comes at some moment between the begin of its first publish and the acknowledgement.
 //
-// While the server is disturbed, and until it has settled, ends are noticed late, who comes back
-// with a cursor is in time, and a sync may take a new session for one that stood. What happened in
-// the moment before a kill of the brain may be unknown to it: there it may name a user too many.
+// While the server is disturbed, and until it has settled, ends are noticed late, a user who comes
+// back with a cursor is in time, and a sync may count a new session as one from before. The brain
+// may not know the moves of the moment before a kill: there it may name a user too many.
 
 const WINDOW_MS = 2_000;
 /** Between what a client sees and what the server does, on a quiet machine. */
