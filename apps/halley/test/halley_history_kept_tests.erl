@@ -25,7 +25,12 @@ cases() ->
      {"a copy of the segments alone", fun backup/0},
      {"a user that is forgotten", fun forgotten/0},
      {"a build that doesn't know the record", fun unknown_kind/0},
-     {"bounds", fun bounds/0}].
+     {"bounds", fun bounds/0},
+     {"one user has a share", fun shares/0},
+     {"users leave the servers theirs", fun room_of_servers/0},
+     {"a burst", fun burst/0},
+     {"a store whose records name nobody", fun old_store/0},
+     {"the user that kept is forgotten", fun forgotten_publisher/0}].
 
 keep(Subject, Data) -> keep(Subject, Data, keep).
 
@@ -204,19 +209,116 @@ unknown_kind() ->
     ?H:start(new),
     ?assertEqual(1, value(<<"a">>)).
 
+%% By a server.
+has_room(Subject, Bytes) -> halley_history:room_to_keep(Subject, Bytes, none) =:= ok.
+
 bounds() ->
     %% An eighth of the history's bytes.
-    ?assert(halley_history:has_room_to_keep(<<"a">>, 65000)),
-    ?assertNot(halley_history:has_room_to_keep(<<"a">>, 65536)),
+    ?assert(has_room(<<"a">>, 65000)),
+    ?assertNot(has_room(<<"a">>, 65536 - 256)),
     keep(<<"a">>, filler()),
     keep(<<"b">>, filler()),
-    ?assert(halley_history:has_room_to_keep(<<"c">>, 20000)),
-    ?assertNot(halley_history:has_room_to_keep(<<"c">>, 40000)),
-    ?assert(halley_history:has_room_to_keep(<<"b">>, 40000)),
+    ?assert(has_room(<<"c">>, 20000)),
+    ?assertNot(has_room(<<"c">>, 40000)),
+    ?assert(has_room(<<"b">>, 40000)),
     keep(<<"a">>, <<"null">>, clear),
-    ?assert(halley_history:has_room_to_keep(<<"c">>, 40000)),
+    ?assert(has_room(<<"c">>, 40000)),
     ok = halley_limits:set(#{kept_bytes_max => 30000}),
-    ?assertNot(halley_history:has_room_to_keep(<<"c">>, 10000)),
+    ?assertNot(has_room(<<"c">>, 10000)),
     ?H:restart(),
-    ?assertNot(halley_history:has_room_to_keep(<<"c">>, 10000)),
-    ?assert(halley_history:has_room_to_keep(<<"c">>, 9000)).
+    ?assertNot(has_room(<<"c">>, 10000)),
+    ?assert(has_room(<<"c">>, 9000)).
+
+%% --- shares --------------------------------------------------------------------------------------
+
+%% Keeps it for a user as the router does, until that is refused; gives how many were kept.
+fill(User, Bytes) -> fill(User, Bytes, 0).
+
+fill(User, Bytes, N) ->
+    Subject = <<"of-", User/binary, $/, (integer_to_binary(N))/binary>>,
+    case keep_by(User, Subject, Bytes) of
+        ok -> fill(User, Bytes, N + 1);
+        {error, Why} -> {N, Why}
+    end.
+
+keep_by(User, Subject, Bytes) ->
+    case halley_history:room_to_keep(Subject, Bytes, User) of
+        ok ->
+            Data = <<$", (binary:copy(<<"x">>, Bytes - 2))/binary, $">>,
+            {ok, _} = ?H:publish(Subject, Data, #{keep => keep, by => User}),
+            ok;
+        Error ->
+            Error
+    end.
+
+%% Of 65,536 bytes a user has 6,553, users have 58,982, and the servers the rest.
+shares() ->
+    ok = halley_limits:set(#{user_share_percent_max => 10}),
+    {Kept, too_many_own_kept} = fill(<<"mallory">>, 500),
+    ?assert(Kept > 4 andalso Kept < 10),
+    ?assertEqual(ok, keep_by(<<"bob">>, <<"of-bob">>, 500)),
+    %% In place of one's own of the same size there is always room.
+    ?assertEqual(ok, keep_by(<<"mallory">>, <<"of-mallory/0">>, 500)),
+    ?assertMatch({_, too_many_own_kept}, fill(<<"mallory">>, 500)),
+    %% A restart forgets neither, and what was written again names its user.
+    fill_beyond(halley_history:drawn()),
+    ?H:restart(),
+    ?assertEqual({error, too_many_own_kept}, keep_by(<<"mallory">>, <<"other">>, 2000)),
+    ?assertEqual(ok, keep_by(<<"bob">>, <<"of-bob/2">>, 500)),
+    %% What another keeps in its place is that one's.
+    [?assertEqual(ok, keep_by(<<"bob">>, <<"of-mallory/", (integer_to_binary(N))/binary>>, 500))
+     || N <- lists:seq(0, 2)],
+    ?assertEqual(ok, keep_by(<<"mallory">>, <<"other">>, 500)),
+    ?assertMatch({_, too_many_own_kept}, fill(<<"bob">>, 500)),
+    keep(<<"of-bob">>, <<"null">>, clear),
+    keep(<<"of-bob/2">>, <<"null">>, clear),
+    ?assertEqual(ok, keep_by(<<"bob">>, <<"third">>, 500)).
+
+%% Many users together leave the servers theirs.
+room_of_servers() ->
+    ok = halley_limits:set(#{user_share_percent_max => 20}),
+    Refusals = [fill(<<"user", (integer_to_binary(N))/binary>>, 500) || N <- lists:seq(1, 6)],
+    ?assertMatch({_, too_many_kept}, lists:last(Refusals)),
+    ?assert(has_room(<<"of-a-server">>, 5000)),
+    keep(<<"of-a-server">>, <<"1">>),
+    ?H:restart(),
+    ?assertEqual({error, too_many_kept},
+                 halley_history:room_to_keep(<<"one-more">>, 900, <<"user7">>)),
+    ?assert(has_room(<<"of-a-server/2">>, 4000)).
+
+%% What is on its way to the disk counts: a burst doesn't pass the share.
+burst() ->
+    ok = halley_limits:set(#{user_share_percent_max => 10}),
+    Room = [halley_history:room_to_keep(<<"s", (integer_to_binary(N))/binary>>, 500, <<"mallory">>)
+            || N <- lists:seq(1, 1000)],
+    Passed = length([ok || ok <- Room]),
+    ?assert(Passed > 4 andalso Passed < 10),
+    ?assertEqual(ok, halley_history:room_to_keep(<<"of-bob">>, 500, <<"bob">>)),
+    %% None of it came: it counts no more.
+    ?H:until(fun() -> ets:info(halley_history_kept_holds, size) =:= 0 end),
+    ?assertEqual(ok, halley_history:room_to_keep(<<"late">>, 500, <<"mallory">>)).
+
+%% A store of a build from before, in whose records nobody is named.
+old_store() ->
+    ok = halley_limits:set(#{user_share_percent_max => 10}),
+    [keep(<<"of-mallory/", (integer_to_binary(N))/binary>>, filler()) || N <- [1, 2]],
+    ?H:restart(),
+    ?assertEqual(ok, keep_by(<<"mallory">>, <<"of-mallory/3">>, 500)),
+    ?assertEqual(ok, keep_by(<<"mallory">>, <<"of-mallory/1">>, 500)),
+    ?assert(has_room(<<"of-a-server">>, 20000)).
+
+%% What a user kept about others stays when the user is forgotten, and names it no more.
+forgotten_publisher() ->
+    ok = halley_limits:set(#{user_share_percent_max => 10}),
+    {N, too_many_own_kept} = fill(<<"mallory">>, 500),
+    ?assert(is_named(<<"mallory">>)),
+    ok = halley_history:forget(<<"mallory">>),
+    ?assertNot(is_named(<<"mallory">>)),
+    ?H:restart(),
+    ?assertNot(is_named(<<"mallory">>)),
+    ?assertEqual(binary:copy(<<"x">>, 498), value(<<"of-mallory/0">>)),
+    ?assertMatch({M, too_many_own_kept} when M >= N, fill(<<"mallory">>, 500)).
+
+is_named(User) ->
+    [] =/= [Subject || {Subject, _, _, Body, _} <- ets:tab2list(halley_history_kept),
+                       {ok, #{by := By}} <- [halley_history_record:body(Body)], By =:= User].

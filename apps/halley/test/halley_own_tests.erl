@@ -18,14 +18,14 @@ no_id_is_one_test() ->
 published_by_nobody_else_test() ->
     Item = {halley_own:status(), {json, <<"1">>}, #{}},
     meck:new([halley_history, halley_links, halley_metrics], [no_link]),
-    meck:expect(halley_history, refusing, fun() -> false end),
-    meck:expect(halley_links, overloaded, fun() -> false end),
+    meck:expect(halley_history, refusing, fun(_) -> false end),
+    meck:expect(halley_links, overloaded, fun(_) -> false end),
     meck:expect(halley_metrics, incr, fun(_) -> ok end),
     try
         ?assertMatch([{error, {bad_id, _}}], halley_router:publish_many([Item])),
         ?assertMatch({error, {bad_id, _}}, halley_router:accept(Item)),
         ?assertError({badmatch, false}, halley_router:publish_own(<<"a">>, <<"1">>)),
-        meck:expect(halley_history, refusing, fun() -> disk_full end),
+        meck:expect(halley_history, refusing, fun(_) -> disk_full end),
         ?assertEqual({error, disk_full},
                      halley_router:publish_own(halley_own:status(), <<"1">>))
     after

@@ -269,11 +269,11 @@ unfollow_of_quiet_subject_is_not_recorded(_) ->
 publishers_that_die_leave_nothing_counted(_) ->
     Shard = halley_shards:of_subject(<<"ann">>),
     ok = meck:new(halley_limits, [passthrough, no_link]),
-    ok = meck:expect(halley_limits, get, fun
-        (shard_queue_events_max) -> exit(killed);
-        (Name) -> meck:passthrough([Name])
+    ok = meck:expect(halley_limits, part, fun
+        (_, shard_queue_events_max) -> exit(killed);
+        (Whose, Name) -> meck:passthrough([Whose, Name])
     end),
-    Drafts = [{Shard, memory, [x, y, z]}],
+    Drafts = [{Shard, {memory, servers}, [x, y, z]}],
     {_, Monitor} = spawn_monitor(fun() -> halley_shard:publish_all(Drafts) end),
     receive {'DOWN', Monitor, _, _, killed} -> ok end,
     ok = meck:unload(halley_limits),

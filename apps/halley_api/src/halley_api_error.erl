@@ -101,7 +101,8 @@ reason({store_failed, _}) ->
 reason(too_many_ids) ->
     {507, <<"too_many_ids">>,
      "follows have no room for new ids: the last places of limits.ids_max are for users that "
-     "connect (limits.ids_for_sessions_percent); ids that are known already still work"};
+     "connect (limits.ids_for_sessions_percent), and those before them for follows that servers "
+     "ask for (limits.servers_share_percent); ids that are known already still work"};
 reason({too_many_new_ids, WaitMs}) ->
     {429, <<"too_many_new_ids">>,
      ["a user may name ", integer_to_list(halley_limits:get(new_ids_per_user_max)),
@@ -146,8 +147,16 @@ of_the_past(too_many_forgotten) ->
       "has taken some, or raise limits.forgotten_users_max"]};
 of_the_past(too_many_kept) ->
     {507, <<"too_many_kept">>,
-     "kept values have as many bytes as they may: clear some by \"keep\":true with \"data\":null, "
-     "or raise limits.kept_bytes_max, and history.bytes to at least eight times of it"};
+     "kept values have as many bytes as they may, or users' have, as the last "
+     "limits.servers_share_percent of the room are for servers: clear some by \"keep\":true with "
+     "\"data\":null, or raise limits.kept_bytes_max, and history.bytes to at least eight times of "
+     "it"};
+of_the_past(too_many_own_kept) ->
+    {409, <<"too_many_own_kept">>,
+     ["the values that this user keeps have ",
+      integer_to_list(halley_limits:get(user_share_percent_max)),
+      " percent of the room for kept values, as much as one user's may: clear some of them by "
+      "\"keep\":true with \"data\":null, or have limits.user_share_percent_max raised"]};
 of_the_past(too_many_revocations) ->
     {507, <<"too_many_revocations">>,
      "whose tokens are revoked takes limits.revocations_bytes_max bytes, and nothing was done: "

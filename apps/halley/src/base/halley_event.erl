@@ -38,7 +38,7 @@
                    sessions := non_neg_integer(),  % for the history: the first answer,
                    chosen := boolean(),            % whether the publisher chose the id,
                    ack => memory,                  % if nobody waits for the disk,
-                   by => halley_id:id(),           % which user it is, for hooks, and whether
+                   by => halley_id:id(),           % which user it is, for hooks and shares; whether
                    keep => keep | clear}.          % the subject's kept value is set or cleared
 -type private_event() ::
     #{id := id(), users := [halley_id:id(), ...], shard := halley_shards:index(),

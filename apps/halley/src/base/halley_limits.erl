@@ -7,9 +7,9 @@
 %% The configuration schema, the handshake and the reference page are made from this table.
 -module(halley_limits).
 
--export([table/0, get/1, set/1, for_edge/0, former_names/0]).
+-export([table/0, get/1, part/2, of_users/1, set/1, for_edge/0, former_names/0]).
 -compile({no_auto_import, [get/1]}).
--export_type([name/0, row/0, scope/0]).
+-export_type([name/0, row/0, scope/0, whose/0]).
 
 %% Limits of the edge that had another name. An edge ignores a name that it doesn't know
 %% (protocol/link.md 3.3), so one of a build before would take its default: it is sent both.
@@ -20,10 +20,21 @@
 -type row() :: {name(), Default :: non_neg_integer(), Unit :: bytes | ms | count | percent, scope(),
                 Help :: string()}.
 
+%% Who asks for a part of what all share.
+-type whose() :: users | servers.
+
 -spec table() -> [row()].
 table() ->
-    of_ids_and_follows() ++ of_postgres() ++ of_brain() ++ of_the_past() ++ of_presence()
-        ++ of_hooks() ++ of_backends() ++ of_link_and_edge().
+    of_shares() ++ of_ids_and_follows() ++ of_postgres() ++ of_brain() ++ of_the_past()
+        ++ of_presence() ++ of_hooks() ++ of_backends() ++ of_link_and_edge().
+
+%% Of what all share (docs/internals/shares.md).
+of_shares() ->
+    [{user_share_percent_max, 5, percent, config,
+      "share of the room for kept values that one user's may have; beyond it 409"},
+     {servers_share_percent, 10, percent, config,
+      "share of kept values' room, of ids_max and of the queues of events that is the servers' "
+      "alone; users are refused before it"}].
 
 of_ids_and_follows() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},
@@ -245,6 +256,15 @@ get(Name) ->
 default(Name) ->
     {Name, Default, _, _, _} = lists:keyfind(Name, 1, table()),
     Default.
+
+%% How much of a bound that all share these may have together: servers all of it.
+-spec part(whose(), name()) -> non_neg_integer().
+part(servers, Name) -> get(Name);
+part(users, Name) -> of_users(get(Name)).
+
+%% The same of so much, which is a part of several bounds.
+-spec of_users(Max :: non_neg_integer()) -> non_neg_integer().
+of_users(Max) -> Max - Max * min(100, get(servers_share_percent)) div 100.
 
 %% Puts values in force, the defaults for what isn't named. Done once, before anything reads them.
 -spec set(#{name() => non_neg_integer()}) -> ok.

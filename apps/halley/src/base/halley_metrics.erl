@@ -162,6 +162,7 @@ refusals_table() ->
                               {refused_overloaded, "overloaded"},
                               {refused_history, "history"},
                               {refused_kept, "kept"},
+                              {refused_own_kept, "own_kept"},
                               {refused_unavailable, "unavailable"}]].
 
 %% Of what one event is about, and of what was before.

@@ -21,7 +21,8 @@
 %% id, `keep/1'). So an id never has two numbers, and a number never two ids at a time.
 %%
 %% Room is kept for users that connect: ids that follows name get no number of the last
-%% `ids_for_sessions_percent' of `ids_max'. So follows can't lock out users that open sessions.
+%% `ids_for_sessions_percent' of `ids_max'. So follows can't lock out users that open sessions. And
+%% follows that users make for themselves end `servers_share_percent' before those of servers.
 %%
 %% Callers are synchronous, so the bounds on callers bound what waits here.
 -module(halley_ids).
@@ -298,8 +299,12 @@ free_one(Number, {Freed, #state{leaving = Leaving} = State}) ->
 
 ids_max(session) ->
     ids_max();
-ids_max(_) ->
-    ids_max() - ids_max() * min(100, halley_limits:get(ids_for_sessions_percent)) div 100.
+ids_max(follow) ->
+    ids_max() - for_sessions();
+ids_max({follow, _}) ->
+    max(0, halley_limits:of_users(ids_max()) - for_sessions()).
+
+for_sessions() -> ids_max() * min(100, halley_limits:get(ids_for_sessions_percent)) div 100.
 
 admitted([_ | _] = New, {follow, Admit}) -> lists:sublist(New, Admit(length(New)));
 admitted(New, _) -> New.

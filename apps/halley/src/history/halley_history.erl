@@ -16,8 +16,8 @@
 -module(halley_history).
 
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
--export([refusing/0, append/3, claim/2, shard_started/1, unfollowed/1, followed/2, drawn/0]).
--export([forget/1, forgotten/1, kept/1, has_room_to_keep/2]).
+-export([refusing/0, refusing/1, append/3, claim/2, shard_started/1, unfollowed/1, followed/2]).
+-export([drawn/0, forget/1, forgotten/1, kept/1, room_to_keep/3]).
 -export([is_empty/0, has_private/1, has_joint/1, joint/1, name/1]).
 -export([find/1, stretch/4, back/5, has_events/1, changes/2, changes/4, changes_of/2, seqs/3,
          bytes/2, info/0, damaged/0]).
@@ -124,13 +124,16 @@ await_until(Seqs, DeadlineMs) ->
             end
     end.
 
-%% Why nothing may be published now. Asked before any part of an event is accepted.
+%% Why nothing may be published now, by these. Asked before any part of an event is accepted.
 -spec refusing() -> overloaded | halley_history_atomics:refusing().
-refusing() ->
+refusing() -> refusing(servers).
+
+-spec refusing(halley_limits:whose()) -> overloaded | halley_history_atomics:refusing().
+refusing(Whose) ->
     case halley_history_atomics:get_refusing() of
         false ->
             Waiting = halley_history_atomics:get(queue_bytes),
-            Waiting > halley_limits:get(history_queue_bytes_max) andalso overloaded;
+            Waiting > halley_limits:part(Whose, history_queue_bytes_max) andalso overloaded;
         Reason ->
             Reason
     end.
@@ -176,12 +179,13 @@ forget(User) -> followed([{User, User}, {User, User}], drawn()).
 -spec forgotten(User :: binary()) -> seq().
 forgotten(User) -> halley_history_forgotten:seq(User).
 
-%% A subject's kept value; and whether one of so many bytes may be kept.
+%% A subject's kept value; and whether a user, or a server (`none'), may keep one of so many bytes.
 -spec kept(binary()) -> {ok, halley_history_kept:kept()} | none.
 kept(SubjectId) -> halley_history_kept:find(SubjectId).
 
--spec has_room_to_keep(binary(), Bytes :: non_neg_integer()) -> boolean().
-has_room_to_keep(SubjectId, Bytes) -> halley_history_kept:has_room(SubjectId, Bytes).
+-spec room_to_keep(binary(), Bytes :: non_neg_integer(), By :: binary() | none) ->
+    ok | {error, too_many_kept | too_many_own_kept}.
+room_to_keep(SubjectId, Bytes, By) -> halley_history_kept:room(SubjectId, Bytes, By).
 
 %% The highest seq that any event or follow has.
 -spec drawn() -> seq().

@@ -358,7 +358,9 @@ renew(State) ->
 
 ticked(State = #state{disk = Disk, refusing = false}) ->
     case halley_history_disk:tick(Disk) of
-        {ok, Ticked} -> write_kept_again(renew(State#state{disk = Ticked}));
+        {ok, Ticked} ->
+            ok = halley_history_kept_shares:lapse(),
+            write_kept_again(renew(State#state{disk = Ticked}));
         {error, Reason, Failed} -> failed(Reason, State#state{disk = Failed})
     end;
 ticked(State = #state{disk = Disk, probed_ms = ProbedMs}) ->

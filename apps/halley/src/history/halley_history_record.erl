@@ -16,7 +16,8 @@
 %%             event that it was
 %%   follow    subject is the user, id the subject that it follows now; not up to the seq `from'
 %%   unfollow  subject is the user, id the subject that it follows no more; no json
-%%   `by' of the first three is the user that published it; it is written only for hooks
+%%   `by' of the first three is the user that published it; it is written only for hooks, and of
+%%             what a user keeps
 %%   lost      events from seq `from' (at `from_at') to `seq' (at `at') could not be written
 %%   place     every record before this one has at most this seq
 %%
@@ -32,17 +33,18 @@
 -module(halley_history_record).
 
 -export([event/3, private/3, kept/4, follow/5, unfollow/5, lost/2, place/3]).
--export([decode/2, body/1, about/3, subject/2, item/1, resync/2, head_bytes/0, bytes_max/0]).
+-export([decode/2, body/1, about/3, subject/2, item/1, resync/2, head_bytes/0,
+         bytes_max/0]).
 -export_type([record/0, about/0]).
 
 -type store() :: 0..16#FFFFFFFF.
 -type record() ::
-    %% Of a kept event also `keep', and `body', its own.
+    %% Of a kept event also `keep', and `body', its own; and with `by' it without that, `plain'.
     #{kind := event | unfollow, shard := halley_shards:index(), seq := non_neg_integer(),
       at := integer(), id := binary(), subject := binary(), sessions := non_neg_integer(),
       chosen := boolean(), json := binary(), data_offset := non_neg_integer(),
       subject_offset := non_neg_integer(), subject_bytes := non_neg_integer(), by => binary(),
-      keep => keep | clear, body => binary()}
+      keep => keep | clear, body => binary(), plain => binary()}
   | #{kind := kept, seq := non_neg_integer(), at := integer(), subject := binary(),
       body := binary()}
   | #{kind := private, shard := halley_shards:index(), seq := non_neg_integer(),
@@ -200,6 +202,8 @@ body(<<Kind, _/binary>> = Body) when ?HAS_BY(Kind) ->
     case without_by(Body) of
         {Plain, By} ->
             case body(Plain) of
+                {ok, #{body := _} = Record} ->
+                    {ok, Record#{by => By, body := Body, plain => Plain}};
                 {ok, Record} -> {ok, Record#{by => By}};
                 damaged -> damaged
             end;

@@ -29,7 +29,7 @@
 %% connections are words as in the directory, and an event for a group names the slots that have
 %% members. A link of a worker is its own way.
 %%
-%% A single slow link makes no publisher wait. `overloaded/0' turns true when every link has
+%% A single slow link makes no publisher wait. `overloaded/1' turns true when every link has
 %% `link_queue_refuse_bytes' waiting: then it is the brain that is too fast.
 %%
 %% A slot is free again only when the directory has been purged of the dead link's sessions, and
@@ -47,7 +47,7 @@
 -export([find/1, way/1, deliver/2, members/4, end_group/1, mark/2, mark/3]).
 -export([close_sessions/3, presence/2, cost/2, close_cost/1, presence_cost/1]).
 -export([is_behind/1, resume/1, leave_to_history/0]).
--export([list/0, info/1, pressure/0, overloaded/0]).
+-export([list/0, info/1, pressure/0, overloaded/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([slot/0, link/0, info/0, to/0, told/0]).
 
@@ -337,43 +337,43 @@ gauges() ->
 pressure() ->
     fullest_bytes() / halley_limits:get(link_queue_bytes_max).
 
-%% Whether events must be refused because every link's queue is near its bound.
--spec overloaded() -> boolean().
-overloaded() ->
+%% Whether events of these must be refused because every link's queue is near its bound.
+-spec overloaded(halley_limits:whose()) -> boolean().
+overloaded(Whose) ->
     Flag = persistent_term:get(?OVERLOADED),
-    atomics:get(Flag, 1) =:= 1 andalso still_overloaded(Flag).
+    atomics:get(Flag, 1) =:= 1 andalso still_overloaded(Flag, Whose).
 
 %% Clearing first and looking then: a delivery that passes the bound in between sets the flag again.
-still_overloaded(Flag) ->
+still_overloaded(Flag, Whose) ->
     ok = atomics:put(Flag, 1, 0),
-    case all_full() of
+    case all_full(users) of
         true ->
             ok = atomics:put(Flag, 1, 1),
-            true;
-        false ->
-            false
+            Whose =:= users orelse all_full(Whose);
+        false -> false
     end.
 
 %% It ends at the first link that has room, so a slow link among others costs little.
-all_full() ->
+all_full(Whose) ->
+    Bytes = halley_limits:part(Whose, link_queue_refuse_bytes),
     true = ets:safe_fixtable(?TABLE, true),
     try
         First = ets:first(?TABLE),
-        First =/= '$end_of_table' andalso full_from(First)
+        First =/= '$end_of_table' andalso full_from(First, Bytes)
     after
         ets:safe_fixtable(?TABLE, false)
     end.
 
-full_from('$end_of_table') -> true;
-full_from(Slot) -> is_full(ets:lookup(?TABLE, Slot)) andalso full_from(ets:next(?TABLE, Slot)).
+full_from('$end_of_table', _) -> true;
+full_from(Slot, Bytes) ->
+    is_full(ets:lookup(?TABLE, Slot), Bytes) andalso full_from(ets:next(?TABLE, Slot), Bytes).
 
-is_full([#link{queue = Queue}]) ->
-    counters:get(Queue, 1) >= halley_limits:get(link_queue_refuse_bytes);
-is_full([]) ->
-    true.
+is_full([#link{queue = Queue}], Bytes) -> counters:get(Queue, 1) >= Bytes;
+is_full([], _) -> true.
 
+%% From half of the bound on: to look where users' part ends is too much for each delivery.
 note_pressure(Bytes) ->
-    case Bytes >= halley_limits:get(link_queue_refuse_bytes) of
+    case Bytes >= halley_limits:get(link_queue_refuse_bytes) bsr 1 of
         true -> atomics:put(persistent_term:get(?OVERLOADED), 1, 1);
         false -> ok
     end.

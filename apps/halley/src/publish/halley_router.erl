@@ -28,13 +28,15 @@
 %% `ack': when the answer comes. `disk' (the default): when the event is on disk, and so will be
 %%       delivered whatever fails. `memory': when it is on its way to the sessions. A batch waits
 %%       for the disk unless all its items say `memory'.
-%% `by': the user that publishes it; the history keeps it where hooks ask for that.
+%% `by': the user that publishes it; the history keeps it where hooks ask for that, and with what
+%%       the user keeps.
 %% `keep': it is the subject's kept value from now on; with the data null there is none any more.
 -type opts() :: #{id => halley_event:id(), ack => halley_shard:ack(), by => halley_id:id(),
                   keep => boolean()}.
 -type error() :: {bad_id, term()}          % a subject or event id that is none
                | {bad_option, ack | keep}
                | too_many_kept             % kept values have as many bytes as they may
+               | too_many_own_kept         % those that this user keeps have
                | bad_to                    % no list of 1 to `private_users_max' users
                | bad_subjects              % no list of 1 to `event_subjects_max' subjects
                | data_too_large            % more than `event_data_bytes_max' of JSON
@@ -60,21 +62,26 @@ publish(Whom, Data, Opts) ->
 %% Results come in the order of the items.
 -spec publish_many([item()]) -> [result()].
 publish_many(Items) ->
-    Results = case refusing() of
-        false -> publish_drafts([draft_by(Item) || Item <- Items]);
+    Whose = whose(Items),
+    Results = case refusing(Whose) of
+        false -> publish_drafts([draft_by(Item) || Item <- Items], Whose);
         Reason -> [{error, Reason} || _ <- Items]
     end,
     lists:foreach(fun count/1, Results),
     Results.
+
+%% One request's are all of one publisher.
+whose([{_, _, #{by := _}} | _]) -> users;
+whose(_) -> servers.
 
 %% About a subject of Halley's own (`halley_own'), which is no id: no item that somebody publishes
 %% can name one, so this is the one way. `Json' is valid and on one line. Refusals aren't counted.
 -spec publish_own(Subject :: binary(), Json :: binary()) -> result().
 publish_own(Subject, Json) ->
     true = halley_own:is_own(Subject),
-    case refusing() of
+    case refusing(servers) of
         false ->
-            [Result] = publish_drafts([draft(memory, generated, Subject, {ok, Json})]),
+            [Result] = publish_drafts([draft(memory, generated, Subject, {ok, Json})], servers),
             Result;
         Reason ->
             {error, Reason}
@@ -85,7 +92,8 @@ publish_own(Subject, Json) ->
 -spec accept(item()) ->
     {ok, halley_shards:index(), halley_shard:ack(), halley_shard:draft()} | {error, error()}.
 accept(Item) ->
-    case accepted(refusing(), Item) of
+    Whose = whose([Item]),
+    case accepted(refusing(Whose), Item, Whose) of
         {error, _} = Error ->
             ok = count(Error),
             Error;
@@ -93,26 +101,28 @@ accept(Item) ->
             Accepted
     end.
 
-accepted(false, Item) ->
+accepted(false, Item, Whose) ->
     case draft_by(Item) of
         {error, _} = Error ->
             Error;
         {Shard, Ack, Draft} ->
-            case halley_shard:reserve(Shard) of
+            case halley_shard:reserve(Shard, Whose) of
                 true -> {ok, Shard, Ack, Draft};
                 false -> {error, overloaded}
             end
     end;
-accepted(Reason, _) ->
+accepted(Reason, _, _) ->
     {error, Reason}.
 
-refusing() ->
-    case halley_history:refusing() of
-        false -> halley_links:overloaded() andalso overloaded;
+refusing(Whose) ->
+    case halley_history:refusing(Whose) of
+        false -> halley_links:overloaded(Whose) andalso overloaded;
         failed -> history_failed;
         Reason -> Reason
     end.
 
+draft_by({Whom, Data, #{keep := Keep} = Opts}) ->
+    draft_kept(Keep, {Whom, Data, maps:remove(keep, Opts)});
 draft_by({_, _, #{by := User}} = Item) ->
     case halley_hooked:is_on(published) andalso draft(Item) of
         false -> draft(Item);
@@ -122,8 +132,6 @@ draft_by({_, _, #{by := User}} = Item) ->
 draft_by(Item) ->
     draft(Item).
 
-draft({Whom, Data, #{keep := Keep} = Opts}) ->
-    draft_kept(Keep, {Whom, Data, maps:remove(keep, Opts)});
 draft({{to, Users}, Data, Opts}) ->
     case several(Users, halley_limits:get(private_users_max), bad_to) of
         ok -> draft_private(lists:usort(Users), Data, Opts);
@@ -154,24 +162,32 @@ draft(_, _, _, Error) ->
 
 %% A value is of one subject.
 draft_kept(false, Item) ->
-    draft(Item);
+    draft_by(Item);
 draft_kept(true, {Subject, Data, Opts}) when is_binary(Subject) ->
     case halley_event:encode_data(Data) of
-        {ok, Json} -> kept(draft({Subject, {json, Json}, Opts}), Subject, Json);
+        {ok, <<"null">>} -> kept(draft_by({Subject, {json, <<"null">>}, Opts}), clear);
+        {ok, Json} -> keep({Subject, {json, Json}, Opts}, Json);
         Error -> Error
     end;
 draft_kept(_, _) ->
     {error, {bad_option, keep}}.
 
-kept({Shard, Ack, Draft}, _, <<"null">>) ->
-    {Shard, Ack, {keep, clear, Draft}};
-kept({Shard, Ack, Draft}, Subject, Json) ->
-    case halley_history:has_room_to_keep(Subject, byte_size(Json)) of
-        true -> {Shard, Ack, {keep, keep, Draft}};
-        false -> {error, too_many_kept}
-    end;
-kept(Error, _, _) ->
-    Error.
+%% Its record says which user keeps it, whether hooks ask or not.
+keep({Subject, _, Opts} = Item, Json) ->
+    By = maps:get(by, Opts, none),
+    case draft(Item) of
+        {error, _} = Error ->
+            Error;
+        {Shard, Ack, Draft} ->
+            case halley_history:room_to_keep(Subject, byte_size(Json), By) of
+                ok when By =:= none -> kept({Shard, Ack, Draft}, keep);
+                ok -> kept({Shard, Ack, {by, By, Draft}}, keep);
+                {error, _} = Error -> Error
+            end
+    end.
+
+kept({Shard, Ack, Draft}, Keep) -> {Shard, Ack, {keep, Keep, Draft}};
+kept(Error, _) -> Error.
 
 draft_subjects([Subject], Data, Opts) -> draft({Subject, Data, Opts});
 draft_subjects(Several, Data, Opts) -> draft_joint(Several, Data, Opts).
@@ -219,15 +235,16 @@ several(Names, Max, Bad) when is_list(Names) ->
 several(_, _, Bad) ->
     {error, Bad}.
 
-publish_drafts([{error, _} = Error]) ->
+publish_drafts([{error, _} = Error], _) ->
     [Error];
-publish_drafts([{Shard, Ack, Draft}]) ->
-    case halley_shard:publish(Shard, Ack, [Draft]) of
-        {ok, [busy]} -> [Result || {_, Result} <- again(Ack, #{Shard => [{1, Draft}]}, deadline())];
+publish_drafts([{Shard, Ack, Draft}], Whose) ->
+    How = {Ack, Whose},
+    case halley_shard:publish(Shard, How, [Draft]) of
+        {ok, [busy]} -> [Result || {_, Result} <- again(How, #{Shard => [{1, Draft}]}, deadline())];
         {ok, [Result]} -> [{ok, Result}];
         {error, _} = Error -> [Error]
     end;
-publish_drafts(Checked) ->
+publish_drafts(Checked, Whose) ->
     Numbered = lists:zip(lists:seq(1, length(Checked)), Checked),
     Errors = [{N, Error} || {N, {error, _} = Error} <- Numbered],
     Good = [{N, Shard, Draft} || {N, {Shard, _, Draft}} <- Numbered],
@@ -237,17 +254,17 @@ publish_drafts(Checked) ->
     end,
     Shards = maps:groups_from_list(fun({_, Shard, _}) -> Shard end,
                                    fun({N, _, Draft}) -> {N, Draft} end, Good),
-    [Result || {_, Result} <- lists:keysort(1, Errors ++ rounds(Ack, Shards))].
+    [Result || {_, Result} <- lists:keysort(1, Errors ++ rounds({Ack, Whose}, Shards))].
 
 %% In rounds of one portion for each shard, so that a shard serves others between them.
 rounds(_, Shards) when map_size(Shards) =:= 0 ->
     [];
-rounds(Ack, Shards) ->
+rounds(How, Shards) ->
     Max = halley_limits:get(publish_batch_max),
     Portions = [{Shard, lists:sublist(Drafts, Max)} || {Shard, Drafts} <- maps:to_list(Shards)],
     Rest = maps:filtermap(fun(_, Drafts) -> more(Drafts, Max) end, Shards),
-    {Results, Busy} = round(Ack, Portions),
-    Results ++ again(Ack, Busy, deadline()) ++ next_rounds(Ack, Rest).
+    {Results, Busy} = round(How, Portions),
+    Results ++ again(How, Busy, deadline()) ++ next_rounds(How, Rest).
 
 more(Drafts, Max) ->
     length(Drafts) > Max andalso {true, lists:nthtail(Max, Drafts)}.
@@ -255,14 +272,14 @@ more(Drafts, Max) ->
 %% What a long batch has published already may be what nobody can keep up with.
 next_rounds(_, Shards) when map_size(Shards) =:= 0 ->
     [];
-next_rounds(Ack, Shards) ->
-    case refusing() of
-        false -> rounds(Ack, Shards);
+next_rounds({_, Whose} = How, Shards) ->
+    case refusing(Whose) of
+        false -> rounds(How, Shards);
         Reason -> [{N, {error, Reason}} || Drafts <- maps:values(Shards), {N, _} <- Drafts]
     end.
 
-round(Ack, Portions) ->
-    Bare = [{Shard, Ack, [Draft || {_, Draft} <- Drafts]} || {Shard, Drafts} <- Portions],
+round(How, Portions) ->
+    Bare = [{Shard, How, [Draft || {_, Draft} <- Drafts]} || {Shard, Drafts} <- Portions],
     Sorted = [results(Portion, Answer)
               || {Portion, Answer} <- lists:zip(Portions, halley_shard:publish_all(Bare))],
     {Results, Busy} = lists:unzip(Sorted),
@@ -280,12 +297,12 @@ deadline() ->
 
 again(_, Busy, _) when map_size(Busy) =:= 0 ->
     [];
-again(Ack, Busy, DeadlineMs) ->
+again(How, Busy, DeadlineMs) ->
     receive after ?BUSY_MS -> ok end,
     case erlang:monotonic_time(millisecond) < DeadlineMs of
         true ->
-            {Results, StillBusy} = round(Ack, maps:to_list(Busy)),
-            Results ++ again(Ack, StillBusy, DeadlineMs);
+            {Results, StillBusy} = round(How, maps:to_list(Busy)),
+            Results ++ again(How, StillBusy, DeadlineMs);
         false ->
             [{N, {error, unavailable}} || Drafts <- maps:values(Busy), {N, _} <- Drafts]
     end.
@@ -296,6 +313,7 @@ count({ok, _}) -> ok;
 count({error, {bad_id, _}}) -> halley_metrics:incr(refused_bad_id);
 count({error, bad_to}) -> halley_metrics:incr(refused_bad_option);
 count({error, too_many_kept}) -> halley_metrics:incr(refused_kept);
+count({error, too_many_own_kept}) -> halley_metrics:incr(refused_own_kept);
 count({error, bad_subjects}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_option, _}}) -> halley_metrics:incr(refused_bad_option);
 count({error, {bad_data, _}}) -> halley_metrics:incr(refused_bad_data);

@@ -12,7 +12,7 @@
 %% It knows nothing of what the shard does, so modules that the shard calls may call this.
 -module(halley_shard).
 
--export([new/0, publish/3, publish_all/1, reserve/1, post/2, queued/0]).
+-export([new/0, publish/3, publish_all/1, reserve/2, post/2, queued/0]).
 -export([mark_all/1, settle/2, group/2]).
 -export([name/1, started/1, taken/2, waiting/1, marking/2, settling/1]).
 -export_type([draft/0, index/0, result/0, answer/0, ack/0, post/0, posted/0]).
@@ -28,9 +28,11 @@
 -type index() :: halley_shards:index().
 %% What a publisher waits for: that the event is on its way, or that it is on disk as well.
 -type ack() :: memory | disk.
-%% `by': the user that publishes it, where hooks ask for it.
+%% And who they are, for the part of the queue that is the servers'.
+-type how() :: {ack(), halley_limits:whose()}.
+%% `by': the user that publishes it, where hooks ask for it or it is kept.
 -type draft() :: halley_event:draft() | {private, halley_event:private()}
-               | {joint, halley_event:joint()} | {keep, keep | clear, halley_event:draft()}
+               | {joint, halley_event:joint()} | {keep, keep | clear, draft()}
                | {by, halley_id:id(), draft()}.
 -type result() :: #{id := halley_event:id(), sessions := non_neg_integer()}.
 %% `busy': the id that was chosen is being published just now; ask again for its answer.
@@ -52,9 +54,9 @@ new() ->
     halley_metrics:gauges([shard_queue], fun() -> #{shard_queue => queued()} end).
 
 %% Publishes drafts of subjects of this shard, in order; results are in the same order.
--spec publish(index(), ack(), [draft()]) -> answer().
-publish(Shard, Ack, Drafts) ->
-    case reserve(Shard, length(Drafts)) of
+-spec publish(index(), how(), [draft()]) -> answer().
+publish(Shard, {Ack, Whose}, Drafts) ->
+    case reserve(Shard, length(Drafts), Whose) of
         true ->
             try gen_server:call(name(Shard), {publish, Ack, Drafts},
                                 halley_limits:get(publish_ms_max))
@@ -65,15 +67,15 @@ publish(Shard, Ack, Drafts) ->
     end.
 
 %% The same for several shards at once, so that they wait for the disk together.
--spec publish_all([{index(), ack(), [draft()]}]) -> [answer()].
-publish_all([{Shard, Ack, Drafts}]) ->
-    [publish(Shard, Ack, Drafts)];
+-spec publish_all([{index(), how(), [draft()]}]) -> [answer()].
+publish_all([{Shard, How, Drafts}]) ->
+    [publish(Shard, How, Drafts)];
 publish_all(Requests) ->
     Until = erlang:monotonic_time(millisecond) + halley_limits:get(publish_ms_max),
     [answer(Sent, Until) || Sent <- [send_request(Request) || Request <- Requests]].
 
-send_request({Shard, Ack, Drafts}) ->
-    case reserve(Shard, length(Drafts)) of
+send_request({Shard, {Ack, Whose}, Drafts}) ->
+    case reserve(Shard, length(Drafts), Whose) of
         true -> gen_server:send_request(name(Shard), {publish, Ack, Drafts});
         false -> overloaded
     end.
@@ -88,9 +90,9 @@ answer(Request, Until) ->
     end.
 
 %% Counts one event that the caller will post; `false': no more may wait.
--spec reserve(index()) -> boolean().
-reserve(Shard) ->
-    reserve(Shard, 1).
+-spec reserve(index(), halley_limits:whose()) -> boolean().
+reserve(Shard, Whose) ->
+    reserve(Shard, 1, Whose).
 
 %% Posts events that are counted already, in order, to the shard's process.
 -spec post(pid(), [post(), ...]) -> ok.
@@ -98,9 +100,9 @@ post(Pid, Posts) ->
     Pid ! {posts, self(), Posts},
     ok.
 
-reserve(Shard, N) ->
+reserve(Shard, N, Whose) ->
     Queued = persistent_term:get(?QUEUED),
-    case atomics:add_get(Queued, Shard, N) > halley_limits:get(shard_queue_events_max) of
+    case atomics:add_get(Queued, Shard, N) > halley_limits:part(Whose, shard_queue_events_max) of
         true ->
             ok = atomics:sub(Queued, Shard, N),
             false;

@@ -40,8 +40,9 @@ publish(Whom, Data) ->
 %%         are there, some milliseconds earlier, and a brain that is killed just then forgets it.
 %%   keep  `true': it is its subject's kept value from now on, beyond the retention; with the data
 %%         `null' there is none any more.
-%% `overloaded', `disk_full', `too_many_kept': nothing was accepted. `unavailable',
-%% `history_failed': it may have been sent; publish it again with the same id to be sure.
+%% `overloaded', `disk_full', `too_many_kept', `too_many_own_kept': nothing was accepted.
+%% `unavailable', `history_failed': it may have been sent; publish it again with the same id to be
+%% sure.
 -spec publish(whom(), term(), halley_router:opts()) ->
     {ok, #{id := id(), sessions := non_neg_integer()}} | {error, halley_router:error()}.
 publish(Whom, Data, Opts) ->

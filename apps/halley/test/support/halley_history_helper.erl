@@ -61,7 +61,8 @@ forget() ->
     [ets:delete(Table) || Table <- [halley_history_index, halley_history_milestones,
                                     halley_history_pending_ids, halley_history_cache,
                                     halley_history_forgotten, halley_history_kept,
-                                    halley_history_kept_by_segment],
+                                    halley_history_kept_by_segment,
+                                    halley_history_kept_shares, halley_history_kept_holds],
                           ets:info(Table) =/= undefined],
     ok.
 

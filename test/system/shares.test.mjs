@@ -1,0 +1,70 @@
+// docs/internals/shares.md: of what all share, one user takes a part. Here a user of each row's own
+// takes what it can; another user and a server still get through, after a restart too.
+
+import assert from 'node:assert/strict';
+import { after, before } from 'node:test';
+import { api, http } from '../lib/client.mjs';
+import { assertError } from '../lib/expect.mjs';
+import { start, test } from '../lib/halley.mjs';
+import { metric } from '../lib/metrics.mjs';
+import { closeStreams } from '../lib/streams.mjs';
+
+let halley;
+before(async () => {
+  halley = await start({ settings: {
+    HALLEY_HISTORY_BYTES: '64MB', HALLEY_LIMITS_KEPT_BYTES_MAX: '200000' } });
+});
+after(async () => {
+  closeStreams();
+  await halley?.stop();
+});
+
+/** The user's own request at the public listener. */
+const own = (user, method, path, body) =>
+  http(method, `${halley.publicUrl}/v1/me/${path}?user=${encodeURIComponent(user)}`,
+    { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } });
+
+const keep = (user, subject, data) => own(user, 'POST', 'events', { subject, data, keep: true });
+const keptByServer = (subject, value) =>
+  api(halley, 'POST', '/v1/events', { subject, data: value, keep: true });
+
+/** Asks until that is refused; gives the refusal. */
+async function fill(most, ask) {
+  for (let n = 0; n < most; n += 1) {
+    const answer = await ask(n);
+    if (answer.status !== 200) return answer;
+  }
+  return assert.fail(`${most} were accepted`);
+}
+
+async function assertTaken(promised) {
+  const answer = await promised;
+  assert.equal(answer.status, 200, answer.body);
+}
+
+test('kept values (http.md 26.5)', async () => {
+  const value = 'x'.repeat(1_000);
+  const greedy = (who, most) => fill(most, (n) => keep(who, `user/${who}/${n}`, value));
+  const refused = await greedy('mallory', 200);
+  const error = assertError(refused, 409);
+  assert.equal(error.code, 'too_many_own_kept');
+  assert.match(error.message, /limits\.user_share_percent_max/);
+  for (const _ of ['now', 'after a restart']) {
+    assert.equal((await keep('mallory', 'user/mallory/more', value)).status, 409);
+    await assertTaken(keep('bob', 'user/bob/0', value));
+    await assertTaken(keptByServer('score', value));
+    // Room for one's own is found by clearing.
+    await assertTaken(keep('mallory', 'user/mallory/0', null));
+    await assertTaken(keep('mallory', 'user/mallory/0', value));
+    await halley.killBrain();
+    await halley.start();
+  }
+  // A crowd of users takes what is the users', and nothing of what is the servers'.
+  let last;
+  for (let n = 0; n < 30 && last?.json?.error.code !== 'too_many_kept'; n += 1) {
+    last = await greedy(`one-of-many${n}`, 200);
+  }
+  assert.equal(assertError(last, 507).code, 'too_many_kept');
+  for (let n = 0; n < 5; n += 1) await assertTaken(keptByServer(`score${n}`, value));
+  assert.ok(await metric(halley, 'halley_kept_bytes') <= 200_000);
+});
