@@ -12,7 +12,8 @@ import { closeStreams } from '../lib/streams.mjs';
 let halley;
 before(async () => {
   halley = await start({ settings: {
-    HALLEY_HISTORY_BYTES: '64MB', HALLEY_LIMITS_KEPT_BYTES_MAX: '200000' } });
+    HALLEY_HISTORY_BYTES: '64MB', HALLEY_LIMITS_KEPT_BYTES_MAX: '200000',
+    HALLEY_LIMITS_BYTES_PER_USER_PER_S_MAX: '100000000' } });
 });
 after(async () => {
   closeStreams();
@@ -67,4 +68,21 @@ test('kept values (http.md 26.5)', async () => {
   assert.equal(assertError(last, 507).code, 'too_many_kept');
   for (let n = 0; n < 5; n += 1) await assertTaken(keptByServer(`score${n}`, value));
   assert.ok(await metric(halley, 'halley_kept_bytes') <= 200_000);
+});
+
+test('the history (http.md 16.9)', async () => {
+  // A quarter of 64 MB at once: 300 events of 60 KB would be more.
+  const event = `${JSON.stringify({ subject: 'flood', data: 'x'.repeat(60_000) })}\n`;
+  const publish = (user, lines) => http('POST', `${halley.publicUrl}/v1/me/events?user=${user}`,
+    { body: event.repeat(lines), headers: { 'content-type': 'application/x-ndjson' } });
+  const answers = [];
+  for (let n = 0; n < 30; n += 1) answers.push(await publish('flooder', 10));
+  const errors = answers.flatMap(({ body }) => body.trim().split('\n').map((line) =>
+    JSON.parse(line).error)).filter(Boolean);
+  assert.ok(errors.length > 0, 'all were accepted');
+  assert.ok(errors.every(({ code }) => code === 'too_many_requests'), JSON.stringify(errors[0]));
+  assert.match(errors[0].message, /history\.bytes/);
+  assert.ok((await api(halley, 'GET', '/v1/history')).json.bytes < 40_000_000);
+  await assertTaken(publish('bob', 1));
+  await assertTaken(api(halley, 'POST', '/v1/events', { subject: 'flood', data: 1 }));
 });

@@ -7,9 +7,12 @@
 
 user_rate_test_() ->
     {foreach, fun() -> ok = halley_user_rate:new() end,
-     fun(_) -> halley_limits:set(#{}) end,
+     fun(_) ->
+         [application:unset_env(halley, Key) || Key <- [history_bytes, history_retention_ms]],
+         halley_limits:set(#{})
+     end,
      [fun messages/0, fun bytes/0, fun each_user_has_its_own/0, fun what_is_larger_than_a_burst/0,
-      fun many_in_one/0,
+      fun many_in_one/0, fun a_part_of_the_history/0,
       fun a_refusal_costs_nothing/0, fun new_ids/0, fun no_new_ids/0,
       fun a_flood_evicts_nothing/0]}.
 
@@ -55,6 +58,21 @@ many_in_one() ->
     ?assertEqual(ok, halley_user_rate:take(<<"u">>, 5, 1, T)),
     ?assertEqual(ok, halley_user_rate:take(<<"v">>, 1000, 1, T)),
     ?assertEqual({wait, 98100}, halley_user_rate:take(<<"v">>, 1, 1, T)).
+
+%% http.md 16.9: however long the retention, others find room in the history.
+a_part_of_the_history() ->
+    halley_limits:set(#{requests_per_user_per_s_max => 1 bsl 30, history_per_user_percent_max => 25,
+                        bytes_per_user_per_s_max => 1 bsl 40}),
+    ok = application:set_env(halley, history_bytes, 1000000),
+    ok = application:set_env(halley, history_retention_ms, 10000),
+    T = now_ns(),
+    ?assertEqual(25, passing(1000, <<"u">>, 10000 - 256, T)),
+    ?assertEqual({wait, 400}, halley_user_rate:take(<<"u">>, 1, 10000 - 256, T)),
+    ?assertEqual(25, passing(1000, <<"v">>, 10000 - 256, T)),
+    ?assertEqual(2, passing(1000, <<"u">>, 10000 - 256, T + ?SECOND)),
+    ?assertEqual(25, passing(1000, <<"u">>, 10000 - 256, T + 100 * ?SECOND)),
+    %% Small ones count with what is kept beside them.
+    ?assertEqual(976, passing(1000, <<"w">>, 0, T)).
 
 a_refusal_costs_nothing() ->
     halley_limits:set(#{requests_per_user_per_s_max => 10, bytes_per_user_per_s_max => 100,

@@ -119,7 +119,9 @@ too_often() ->
     ["a user may send ", integer_to_list(halley_limits:get(requests_per_user_per_s_max)),
      " messages in a second, each line is one, and each of its \"subjects\" and \"to\", and ",
      integer_to_list(halley_limits:get(bytes_per_user_per_s_max)),
-     " bytes: this one was not accepted; send it again later"].
+     " bytes, and fill ", integer_to_list(halley_limits:get(history_per_user_percent_max)),
+     " percent of history.bytes in history.retention: this one was not accepted; send it again "
+     "later"].
 
 %% --- events --------------------------------------------------------------------------------------
 

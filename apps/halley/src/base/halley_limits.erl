@@ -129,6 +129,9 @@ of_the_past() ->
      {status_readers_max, 256, count, edge,
       "readers of /v1/status that wait for the next sample, and as many of its stream; beyond it "
       "503"},
+     {history_per_user_percent_max, 25, percent, config,
+      "share of history.bytes that one user's events and follows may fill in a retention, and at "
+      "once; beyond it 429"},
      {kept_bytes_max, 16777216, bytes, config,
       "values that are kept beyond the retention, all subjects together, and never more than an "
       "eighth of history.bytes; beyond it 507"},

@@ -8,6 +8,10 @@
 %% lesser counts: users that share one word take nothing from each other, as at the edge
 %% (`limits/rates.rs').
 %%
+%% What a user says is in the history, of which it has a part in each retention: the same again,
+%% with the retention as its time. So no user pushes out what the others published. A restart
+%% forgets that, as it does the rates.
+%%
 %% New ids have words of their own, with a time of hours (`new_ids_per_user_ms'). Only the process
 %% that numbers ids uses them, so the bound is exact.
 %%
@@ -21,6 +25,10 @@
 
 -define(ROW, 65536).
 -define(SECOND_NS, 1_000_000_000).
+%% What the history has beside the bytes of an event or a follow, about.
+-define(BESIDE_BYTES, 256).
+%% Where the history has no age.
+-define(DAY_MS, 86_400_000).
 
 %% Nobody has said anything yet. Done once, before there are requests.
 -spec new() -> ok.
@@ -31,7 +39,7 @@ new() ->
         Row
     end,
     Salt = crypto:strong_rand_bytes(16),
-    persistent_term:put(?MODULE, {Salt, Cells(), Cells(), Cells()}).
+    persistent_term:put(?MODULE, {Salt, Cells(), Cells(), Cells(), Cells()}).
 
 %% Counts so many messages of a user, which have so many bytes together and come as one, if they may
 %% be. Otherwise: after how many milliseconds they may.
@@ -43,19 +51,32 @@ take(User, Many, Bytes) ->
 -spec take(halley_id:id(), Messages :: pos_integer(), Bytes :: non_neg_integer(),
            NowNs :: integer()) -> ok | {wait, Ms :: pos_integer()}.
 take(User, Many, Bytes, NowNs) ->
-    {Salt, Messages, Volume, _} = persistent_term:get(?MODULE),
+    {Salt, Messages, Volume, History, _} = persistent_term:get(?MODULE),
     Places = places(Salt, User),
-    Both = [{Messages, cost(Many, requests_per_user_per_s_max)},
-            {Volume, cost(Bytes, bytes_per_user_per_s_max)}],
     Burst = 1_000_000 * halley_limits:get(requests_burst_ms),
-    case lists:max([missing(Cells, Places, Cost, Burst, NowNs) || {Cells, Cost} <- Both]) of
+    {ByteCost, Retention} = of_history(),
+    All = [{Messages, cost(Many, requests_per_user_per_s_max), Burst},
+           {Volume, cost(Bytes, bytes_per_user_per_s_max), Burst},
+           {History, (Bytes + Many * ?BESIDE_BYTES) * ByteCost, Retention}],
+    case lists:max([missing(Cells, Places, Cost, Most, NowNs) || {Cells, Cost, Most} <- All]) of
         Missing when Missing > 0 ->
             {wait, (Missing + 999_999) div 1_000_000};
         _ ->
-            [raise(Cells, Place, Cost, NowNs) || {Cells, Cost} <- Both,
+            [raise(Cells, Place, Cost, NowNs) || {Cells, Cost, _} <- All,
                                                  Place <- tuple_to_list(Places)],
             ok
     end.
+
+%% Of one byte, and of as many as one user may have in a retention.
+of_history() ->
+    RetentionMs = case application:get_env(halley, history_retention_ms, null) of
+        null -> ?DAY_MS;
+        Ms -> Ms
+    end,
+    Bytes = application:get_env(halley, history_bytes, 4 bsl 30)
+        * min(100, halley_limits:get(history_per_user_percent_max)) div 100,
+    Retention = 1_000_000 * RetentionMs,
+    {max(1, Retention div max(1, Bytes)), Retention}.
 
 %% Counts as many of so many new ids as the user may name now, and says how many.
 -spec take_ids(halley_id:id(), Wanted :: pos_integer()) -> Granted :: non_neg_integer().
@@ -65,7 +86,7 @@ take_ids(User, Wanted) ->
 -spec take_ids(halley_id:id(), Wanted :: pos_integer(), NowNs :: integer()) ->
     Granted :: non_neg_integer().
 take_ids(User, Wanted, NowNs) ->
-    {Salt, _, _, Ids} = persistent_term:get(?MODULE),
+    {Salt, _, _, _, Ids} = persistent_term:get(?MODULE),
     {One, Other} = Places = places(Salt, User),
     {Cost, Burst} = of_ids(),
     Granted = min(Wanted, (Burst - used(Ids, Places, NowNs)) div Cost),
@@ -79,7 +100,7 @@ ids_wait_ms(User) ->
 
 -spec ids_wait_ms(halley_id:id(), NowNs :: integer()) -> non_neg_integer().
 ids_wait_ms(User, NowNs) ->
-    {Salt, _, _, Ids} = persistent_term:get(?MODULE),
+    {Salt, _, _, _, Ids} = persistent_term:get(?MODULE),
     {Cost, Burst} = of_ids(),
     max(0, used(Ids, places(Salt, User), NowNs) + Cost - Burst + 999_999) div 1_000_000.
 
