@@ -8,9 +8,9 @@
 %% lesser counts: users that share one word take nothing from each other, as at the edge
 %% (`limits/rates.rs').
 %%
-%% What a user says is in the history, of which it has a part in each retention: the same again,
-%% with the retention as its time. So no user pushes out what the others published. A restart
-%% forgets that, as it does the rates.
+%% A user also has a part of the history in each retention: the same kind of cells count its bytes,
+%% with the retention as their time. So no user pushes out the events of others. A restart forgets
+%% these counts, as it does the rates.
 %%
 %% New ids have words of their own, with a time of hours (`new_ids_per_user_ms'). Only the process
 %% that numbers ids uses them, so the bound is exact.

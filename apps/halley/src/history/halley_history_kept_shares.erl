@@ -1,13 +1,13 @@
-%% How many bytes kept values take: of whom, of users together, of all.
+%% The bytes of kept values: of each user, of users together, of all.
 %%
-%% One user may have a share (`user_share_percent_max'), and users together may have all but what
-%% is the servers' (`servers_share_percent'). So no user keeps the others, and no crowd of users
-%% keeps the servers, from keeping.
+%% One user may have a share (`user_share_percent_max'), and users together may have all but the
+%% servers' part (`servers_share_percent'). So no user keeps the others, and no crowd of users keeps
+%% the servers, from keeping.
 %%
-%% What belongs to whom is what the log has (`halley_history_kept'), which lags behind what was
-%% accepted. So what a user's values grow by is held until the log has it, or for a few seconds:
-%% what became of an event that never came need not be told. While the disk is slower than that, a
-%% user may pass its share by what it sends meanwhile.
+%% The log's values count (`halley_history_kept'), and the log lags behind accepted events. So the
+%% growth of a user's values is held until the log has it, or for a few seconds: then an event that
+%% never reaches the log is forgotten by itself. While the disk is slower than that, a user may pass
+%% its share by what it sends meanwhile.
 %%
 %% Invariants: `add/2', `sub/2' and `came/3' are the log's process's. A server, `none', has no row
 %% here. A user without kept values has none either, but for what is held, which the log's tick
