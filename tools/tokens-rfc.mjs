@@ -1,5 +1,5 @@
-// The tokens that RFCs have as examples, with their keys. None is a login: they have no `sub`, or
-// no claims at all, so what shows that the signature held is what they are refused for.
+// The example tokens of RFCs, with their keys. None is a login: they have no `sub`, or no claims at
+// all, so the reason of the refusal shows that the signature held.
 
 const JOE = 'eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb2'
   + '90Ijp0cnVlfQ';

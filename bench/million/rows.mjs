@@ -1,4 +1,4 @@
-// From what the phases found to the table that people read: what, reached, asked.
+// Makes the table that people read from the figures of the phases: what, reached, asked.
 
 import { fixed, median, whole } from '../lib/words.mjs';
 import { buckets } from './network.mjs';

@@ -1,5 +1,5 @@
-// The shop: a page, orders, and who follows what. It speaks to its database alone; that there is
-// a Halley it knows only from the page's address of it.
+// The shop: a page, orders, and follows. It talks to its database alone; it knows of Halley only
+// the address that its page uses.
 
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';

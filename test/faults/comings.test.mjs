@@ -1,5 +1,5 @@
-// Users who come and go (test/lib/comings.mjs) end when the test ends them, whoever is still to
-// come by then.
+// Users who come and go (test/lib/comings.mjs) end when the test ends them, even those that are
+// still to come by then.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

@@ -1,4 +1,5 @@
-// The network that tests put between clients and server does what its caller sets, and no more.
+// The network that tests put between clients and server does what its caller sets, and nothing
+// else.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';

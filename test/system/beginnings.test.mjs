@@ -1,6 +1,7 @@
 // A session's cursor is right from its first byte, however it begins (protocol/http.md 10.2, 25.2):
-// who breaks off and comes back with the last cursor that it read gets what it had yet to get, and
-// what was published since it began. Nothing older, nothing twice, nothing missing.
+// a client that breaks off and comes back with the last cursor that it read gets the events that it
+// hadn't got yet, and those published since it began. Nothing older, nothing twice, nothing
+// missing.
 
 import assert from 'node:assert/strict';
 import { before } from 'node:test';

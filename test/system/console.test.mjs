@@ -1,4 +1,4 @@
-// The console in a real browser, against a real server: what it shows is what is, each page can be
+// The console in a real browser, against a real server: it shows the true state, each page can be
 // used by keyboard and on a phone, and axe finds nothing serious on any. Its pictures are those of
 // docs/guides/console.md.
 

@@ -1,5 +1,5 @@
-// protocol/http.md 10 and delivery.md, "the promise": who comes back with a cursor gets what was
-// missed, then what is new, with nothing between lost and nothing twice.
+// protocol/http.md 10 and delivery.md, "the promise": a client that comes back with a cursor gets
+// the missed events, then the new ones, with none lost and none twice.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';

@@ -1,5 +1,5 @@
-// design.md, "Fault rules", and contract.md, "Processes, as seen from outside": what dies, what
-// stays, and what a client sees of it.
+// design.md, "Fault rules", and contract.md, "Processes, as seen from outside": for each process
+// that dies, which ones stay, and what a client sees.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';

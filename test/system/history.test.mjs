@@ -1,5 +1,5 @@
-// Issue "Nothing lost" 1, 4, 9 and delivery.md: what is acknowledged is kept, once, for as long as
-// configured, and the history says what it can't give any more.
+// Issue "Nothing lost" 1, 4, 9 and delivery.md: acknowledged events are kept, once, for as long as
+// configured, and the history reports those that it can't give any longer.
 
 import assert from 'node:assert/strict';
 import { appendFileSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';

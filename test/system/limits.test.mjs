@@ -1,5 +1,5 @@
-// http.md 16 and 17 on the real release: what is too much is answered, counted, and over again; and
-// who the client is behind a proxy.
+// http.md 16 and 17 on the real release: requests beyond a limit are answered and counted, and are
+// allowed again later; and the address of a client behind a proxy.
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';

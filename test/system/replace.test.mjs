@@ -1,5 +1,6 @@
-// link.md 9.3: an edge that was started otherwise is replaced: its streams end over drain.time, get
-// what is published meanwhile, and who connects is answered all the time.
+// link.md 9.3: an edge that was started with other settings is replaced: its streams end over
+// drain.time, get the events published meanwhile, and clients that connect are answered all the
+// time.
 
 import assert from 'node:assert/strict';
 import { after } from 'node:test';

@@ -1,5 +1,5 @@
-// design.md, "Words" (session, follow) and contract.md: who is online, and what a change of
-// follows means to streams that are open.
+// design.md, "Words" (session, follow) and contract.md: which users are online, and the effect of a
+// change of follows on open streams.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';

@@ -1,5 +1,5 @@
-// The index of what was measured: each way in which folder, index and pages can disagree is found,
-// and what `bench/index` and `--save` write is what the rule asks for.
+// The index of measurements: each way in which folder, index and pages can disagree is found, and
+// the output of `bench/index` and `--save` obeys the rule.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

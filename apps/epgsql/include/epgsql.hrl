@@ -1,5 +1,5 @@
-%% The records of epgsql's API: what applications match on. Their names and fields are those of
-%% epgsql 4.8, in its order.
+%% The records of epgsql's API, on which applications match. Names, fields and order are those of
+%% epgsql 4.8.
 
 %% One column of a result: a field of RowDescription.
 -record(column, {

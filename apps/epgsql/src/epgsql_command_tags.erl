@@ -1,5 +1,5 @@
-%% The first words of CommandComplete, as atoms: those of PostgreSQL 15's commands. A word that
-%% isn't among them is `other', since atoms are not made of what a server sends.
+%% The first words of CommandComplete, as atoms: those of PostgreSQL 15's commands. Any other word
+%% is `other', since bytes from a server never become new atoms.
 -module(epgsql_command_tags).
 
 -export([to_name/1]).

@@ -1,4 +1,4 @@
-%% A pool, as those see it who take its connections: `epgsql_pool_lease' says what is what.
+%% A pool, as its callers' processes see it: `epgsql_pool_lease' explains the fields.
 
 %% Where `numbers' has what.
 -define(WAITING, 1).        %% callers in the queue, or about to be

@@ -1,5 +1,5 @@
-%% Pools against a real PostgreSQL: who gets a connection and when, what is never handed on, and
-%% what becomes of a pool when callers, connections or the server go.
+%% Pools against a real PostgreSQL: which caller gets a connection and when, what is never handed
+%% on, and what happens to a pool when callers, connections or the server go.
 -module(epgsql_pool_SUITE).
 
 -include("epgsql_pool_suite.hrl").

@@ -1,5 +1,5 @@
-%% Queries whose statement the connection keeps, by a pool: read without a session, written for who
-%% waits, and what becomes of them when anything else happens than an answer.
+%% Queries by a pool whose statement the connection keeps: read without a session, written for the
+%% waiting caller, and their end if anything happens except an answer.
 -module(epgsql_pool_known_SUITE).
 
 -include("epgsql_pool_suite.hrl").

@@ -1,5 +1,5 @@
-%% Types against a real PostgreSQL: a value that is written is what the server shows as text, and
-%% what the server has is read as that value.
+%% Types against a real PostgreSQL: the server shows each written value as the right text, and its
+%% values are read as the right terms.
 -module(epgsql_types_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,5 +1,5 @@
-%% How people write halley.conf and the environment: what is meant is taken, or refused in a
-%% sentence that says what to do; nothing is taken in another sense than it was written in.
+%% How people write halley.conf and the environment: each line is read as it was meant, or refused
+%% in a sentence with the remedy; none is read in another sense.
 -module(halley_config_file_tests).
 -include_lib("eunit/include/eunit.hrl").
 

@@ -1,5 +1,5 @@
-%% Events about several subjects in the history: found by each of them, kept over a kill; and what
-%% parts the past from what comes, whatever the shards.
+%% Events about several subjects in the history: found by each of them, kept over a kill; and the
+%% border between past and future events, over all shards.
 -module(halley_history_joint_tests).
 
 -include_lib("eunit/include/eunit.hrl").

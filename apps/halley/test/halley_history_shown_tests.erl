@@ -1,4 +1,4 @@
-%% Ages and counts of events by their subjects: what the configuration says, and what is shown.
+%% Ages and counts of events by their subjects: the configuration, and which events are shown.
 -module(halley_history_shown_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Ages of events whose times are those of a clock that was set since (`halley_history_steps').
+%% Ages of events whose times are from before the clock was set (`halley_history_steps').
 -module(halley_history_steps_tests).
 
 -include_lib("eunit/include/eunit.hrl").

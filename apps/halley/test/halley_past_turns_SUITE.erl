@@ -1,4 +1,4 @@
-%% Turns to read pages: how many at a time, whose is next, and what an end gives back.
+%% Turns to read pages: how many at a time, which user is next, and what an end frees.
 -module(halley_past_turns_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% The two ways of gathering what a user missed, by its follows and by the events in between, and
-%% what one session gathers for another: all find the same.
+%% The two ways of collecting a user's missed events, by its follows and by the events in between,
+%% and the events that one session collects for another: all give the same events.
 -module(halley_replay_ways_SUITE).
 
 -include("support/halley_store_proper.hrl").

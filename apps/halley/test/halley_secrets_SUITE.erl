@@ -1,5 +1,5 @@
-%% Secrets in an Erlang node of its own: what it refuses to start with, and that whatever crashes,
-%% no secret gets into what it writes.
+%% Secrets in an Erlang node of its own: those with which it refuses to start, and that no secret
+%% gets into its log, whatever crashes.
 -module(halley_secrets_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,4 @@
-%% Server keys: what one looks like, what `./halley key' does, and what a running brain makes of it.
+%% Server keys: their form, `./halley key', and their effect in a running brain.
 -module(halley_server_keys_tests).
 
 -include_lib("eunit/include/eunit.hrl").

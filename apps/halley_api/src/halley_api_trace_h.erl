@@ -1,8 +1,8 @@
 %% GET /v1/events/ID/trace?user=U : why a user has an event, or hasn't.
 %%
-%% From what is known now: what the history and the brain remember (`halley_trace'), what the
-%% workers say of the user's live connections (`halley_api_sessions'), and one sentence that says
-%% what it means (`halley_api_verdict').
+%% It joins the knowledge of history and brain (`halley_trace'), the workers' answers about the
+%% user's live connections (`halley_api_sessions'), and one sentence with the conclusion
+%% (`halley_api_verdict').
 -module(halley_api_trace_h).
 -behaviour(halley_api).
 

@@ -1,5 +1,5 @@
-%% A back end on another node, and what goes wrong between it and the brain: cases are named after
-%% that. The promise: each event once, in order, or a gap that says so.
+%% A back end on another node, and failures between it and the brain; the cases are named after
+%% these. The promise: each event once, in order, or a gap.
 -module(halley_backends_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

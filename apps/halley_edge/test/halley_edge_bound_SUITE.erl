@@ -1,5 +1,5 @@
-%% A user has no more sessions than `sessions_per_user_max', over all links, and what happens to
-%% those that are too many is what `sessions.over_limit' says.
+%% A user has no more sessions than `sessions_per_user_max', over all links; `sessions.over_limit'
+%% decides which one ends.
 -module(halley_edge_bound_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,4 +1,5 @@
-%% Answers that are wrong or without end: each is an error in time, and none ends who asked.
+%% Answers that are wrong or without end: each is an error in time, and none ends the requesting
+%% process.
 -module(halley_hooks_http_tests).
 
 -include_lib("eunit/include/eunit.hrl").

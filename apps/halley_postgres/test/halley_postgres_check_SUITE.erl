@@ -1,5 +1,5 @@
-%% `./halley postgres check' and `setup': what a server lacks that only shows when it is needed, and
-%% what of the schema `halley' is there and isn't as it has to be.
+%% `./halley postgres check' and `setup': settings of a server whose lack would only show later, and
+%% objects of the schema `halley' that are there and wrong.
 -module(halley_postgres_check_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

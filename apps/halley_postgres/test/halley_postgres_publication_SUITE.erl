@@ -1,5 +1,5 @@
-%% The publication: dropped, or with less than all, while Halley follows its tables; and what is
-%% read of it, whoever has locked a table.
+%% The publication: dropped, or without some tables, while Halley follows its tables; and how Halley
+%% reads it while another session has locked a table.
 -module(halley_postgres_publication_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% `halley.rejected' is bounded, and neither its bounds nor who locks it ever stop what comes.
+%% `halley.rejected' is bounded, and neither its bounds nor a lock on it ever stop the stream.
 -module(halley_postgres_rejected_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,8 +1,8 @@
-%% Whose a follow is, a table's or the API's, and what becomes of it: the table of
-%% docs/internals/postgres.md, "Whose a follow is".
+%% The source of a follow, a table or the API, and its end: the table of docs/internals/postgres.md,
+%% "Whose a follow is".
 %%
-%% All follows are those of user 1. A subject's name says what came first, and the case what becomes
-%% of its row.
+%% All follows are those of user 1. A subject's name has the step that came first, and the case what
+%% happens to its row.
 -module(halley_postgres_source_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

@@ -1,4 +1,4 @@
-%% The library's calls: what they give, and what they refuse.
+%% The library's calls: their results, and the arguments that they refuse.
 -module(ketama_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,4 +1,4 @@
-%% Frames of small messages: what is taken, what is refused and why, what is malformed.
+%% Frames of small messages: which are accepted, which are refused and why, which are malformed.
 -module(teleport_codec_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -1,5 +1,5 @@
-%% Before a link is there, and its connections: who waits, for how long, and what strangers can do
-%% about it.
+%% Before a link is there, and its connections: which calls wait, for how long, and what strangers
+%% can do.
 -module(teleport_connect_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").

@@ -1,5 +1,5 @@
-%% Two real nodes that talk by teleport, and what both keep of what is over: nothing, however often
-%% it comes.
+%% Two real nodes that talk by teleport: after a call, a monitor or a link has ended, neither keeps
+%% anything of it, however often.
 -module(teleport_kept_SUITE).
 
 -include_lib("common_test/include/ct.hrl").

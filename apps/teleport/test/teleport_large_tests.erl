@@ -1,4 +1,4 @@
-%% Large elements: what is cut out isn't copied, and what doesn't fit is malformed.
+%% Large elements: parts are cut out without a copy, and elements that don't fit are malformed.
 -module(teleport_large_tests).
 
 -include_lib("eunit/include/eunit.hrl").

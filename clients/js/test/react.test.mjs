@@ -1,4 +1,5 @@
-// examples/react in Chromium: what the hooks show, and that a component that goes listens no more.
+// examples/react in Chromium: what the React hooks show, and that a component that is removed ends
+// its listeners.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

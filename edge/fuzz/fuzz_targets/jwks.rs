@@ -1,6 +1,6 @@
-//! JWK Sets (`protocol/link.md` 12.2, 12.3): no panic; every key is used or told; and what is used
-//! is what a second reader, over `serde_json`'s own values, finds: each secret of the set signs
-//! tokens that pass, under its own name alone, and nothing that isn't secret does.
+//! JWK Sets (`protocol/link.md` 12.2, 12.3): no panic; every key is used or reported; and the used
+//! keys are those that a second reader finds, over `serde_json`'s own values: each secret of the
+//! set signs tokens that pass, under its own name alone, and no other key does.
 
 #![no_main]
 

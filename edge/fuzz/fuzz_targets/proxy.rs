@@ -1,5 +1,5 @@
-//! The client's address from a proxy: no panic, no dependence on the cuts, bounds kept, what is
-//! understood is what was meant.
+//! The client's address from a proxy: no panic, no dependence on the cuts, bounds kept, and each
+//! accepted header gives the address that was written.
 
 #![no_main]
 

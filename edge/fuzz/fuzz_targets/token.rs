@@ -1,5 +1,5 @@
-//! Tokens: no panic, nothing is accepted without the key's signature, and what is accepted keeps
-//! its bounds (`protocol/link.md` 12). The first byte says what the rest is.
+//! Tokens: no panic, nothing is accepted without the key's signature, and accepted tokens keep
+//! their bounds (`protocol/link.md` 12). The first byte selects the meaning of the rest.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! True for every input: no panic, no dependence on how it is cut, and what was written is read
-//! again. The fuzz targets state the same of what a fuzzer finds.
+//! True for every input: no panic, no dependence on the cuts, and written bytes are read back. The
+//! fuzz targets state the same for the inputs of a fuzzer.
 
 #![allow(clippy::unwrap_used)]
 

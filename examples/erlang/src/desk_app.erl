@@ -1,5 +1,5 @@
-%% Says where Halley is, and starts the clerk. What it takes comes from the environment:
-%% HALLEY_HOST, HALLEY_PORT, HALLEY_SECRET_FILE, and DESK_DIR for what the clerk keeps.
+%% Sets Halley's address, and starts the clerk. Its settings come from the environment: HALLEY_HOST,
+%% HALLEY_PORT, HALLEY_SECRET_FILE, and DESK_DIR for the clerk's files.
 -module(desk_app).
 -behaviour(application).
 -behaviour(supervisor).

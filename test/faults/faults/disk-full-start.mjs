@@ -1,4 +1,4 @@
-// The brain starts on a disk that is full: it serves what is there, refuses what it can't write,
+// The brain starts on a full disk: it serves the stored data, refuses requests that need a write,
 // and goes on by itself when there is room.
 
 import { isServing, isWriting, press, startAnew, whileFull } from '../lib/disk.mjs';

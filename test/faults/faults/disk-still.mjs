@@ -1,5 +1,5 @@
 // The disk stands still: it answers nothing for a while, then everything. Lists are served and
-// sessions live on meanwhile; what has to be written is acknowledged late, or not.
+// sessions live on meanwhile; requests that need a write are acknowledged late, or not.
 
 import { sleep } from '../../lib/wait.mjs';
 import { isServing, isWriting, press } from '../lib/disk.mjs';

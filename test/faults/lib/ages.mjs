@@ -1,5 +1,5 @@
-// How long what was published is promised, by `history.retention` and by the ages of subjects
-// (`history.retention_of`). Pure; past.test.mjs feeds lies to who asks.
+// How long an event is promised, by `history.retention` and by the ages of subjects
+// (`history.retention_of`). Pure; past.test.mjs feeds lies to its caller.
 
 import { parts } from './parts.mjs';
 

@@ -1,6 +1,6 @@
-// Every fault there is: one file each in faults/, with a name, its lane, how often it comes in its
-// lane, what it may do to others (history.mjs, `faults`), and `inject(world, random)`, which does
-// its thing, undoes what has to be undone, and may give a note for the timeline.
+// Every fault there is: one file each in faults/, with a name, its lane, its frequency in the lane,
+// its effects on others (history.mjs, `faults`), and `inject(world, random)`, which causes the
+// fault, undoes what must be undone, and may give a note for the timeline.
 
 import { readdirSync } from 'node:fs';
 

@@ -1,6 +1,6 @@
-%% What `halley_history_log' hands to `halley_history_disk': a record that is packed, and what the
-%% index needs of it. A tuple, because every event is sent to the log as one. What a private event
-%% has for a subject are its users, and a joint one its subjects: `seq' is the last one's.
+%% A record that `halley_history_log' hands to `halley_history_disk': packed, with the fields for
+%% the index. A tuple, because every event is sent to the log as one. The subject of a private event
+%% is the list of its users, that of a joint one the list of its subjects: `seq' is the last one's.
 -record(packed, {kind = event :: event | private | joint | follow | unfollow | kept,
                  shard :: halley_shards:index(), seq :: pos_integer(), at :: integer(),
                  id :: binary(), subject :: binary() | [binary(), ...],

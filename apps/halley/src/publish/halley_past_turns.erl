@@ -1,11 +1,11 @@
-%% Whose turn it is to read a page of what was before (`halley_past').
+%% Turns of processes that read pages of the past (`halley_past').
 %%
 %% At most `past_pages_max' pages are read and sent at a time in one place, which is a link: so
-%% whoever asks for how many, what waits for that link is a few pages, and those who publish and
-%% those who come back find the machine free. Others wait, and take turns by who they are: many
-%% requests of one user delay another's by one page each.
+%% however many are requested, only a few pages wait for that link, and publishing and returning
+%% clients find the machine free. Other requests wait, and take turns by their users: many requests
+%% of one user delay another's by one page each.
 %%
-%% A turn ends when its process ends. So does waiting for one. How many processes there are is
+%% A turn ends when its process ends, and so does waiting for one. The number of processes is
 %% bounded by the requests in flight of each link.
 -module(halley_past_turns).
 -behaviour(gen_server).

@@ -1,4 +1,4 @@
-%% A subject whose presence somebody asked to be told.
+%% A subject with sessions that watch its presence.
 -record(room, {
     %% Whether its users are named, or counted alone.
     named :: boolean(),

@@ -1,5 +1,5 @@
-%% Which `limits.*' can't be as they were set, beyond what `halley_limits' and the schema say of
-%% each: what the link takes, and what doesn't go together.
+%% Checks of `limits.*' that `halley_limits' and the schema don't make for each alone: bounds of the
+%% link's protocol, and limits that contradict each other.
 -module(halley_config_limits).
 
 -export([wrong/1]).

@@ -1,4 +1,4 @@
-%% Statements that change what a table of follows is: how `f' is made, and what is done then.
+%% Statements that change a table of follows: how `f' is made, and the statements that follow.
 -module(halley_postgres_ddl_cases).
 
 -export([cases/1, made/1]).

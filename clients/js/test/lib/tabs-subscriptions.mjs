@@ -1,4 +1,4 @@
-// Subscriptions of tabs that share a connection: it has what any of them wants, and no more.
+// Subscriptions of tabs that share a connection: it has the subjects of all tabs, and no others.
 
 import assert from 'node:assert/strict';
 import { publish, sessionsOf } from '../../../../test/lib/client.mjs';

@@ -1,6 +1,6 @@
-//! HTTP on client connections: `read.rs` reads requests, `request.rs` says who answers,
-//! `respond.rs` writes answers. Their bytes are `halley-wire`'s business; what a request is while
-//! it lasts is `sessions/exchange.rs`.
+//! HTTP on client connections: `read.rs` reads requests, `request.rs` decides which part answers,
+//! `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/exchange.rs`
+//! has the state of a request while it lasts.
 
 pub mod read;
 pub mod request;

@@ -1,4 +1,4 @@
-//! Whose request it is: by its token, or by `?user=` with `auth.mode = none` (`identity.rs`).
+//! The user of a request: by its token, or by `?user=` with `auth.mode = none` (`identity.rs`).
 
 use std::borrow::Cow;
 

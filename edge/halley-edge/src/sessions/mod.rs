@@ -1,17 +1,18 @@
-//! Sessions, from a client's request on: what `Sessions` does, with the connections, the link and
-//! the groups that are handed to it ([`state::Io`]).
+//! Sessions, from a client's request on: the methods of `Sessions`, which use the connections, the
+//! link and the groups that the caller lends them ([`state::Io`]).
 //!
-//! - `stream.rs` opens streams and `poll.rs` long polls, `admit.rs` and `admission.rs` say when one
-//!   gets its session, `subscriptions.rs` what it is subscribed to, `sync.rs` tells the brain;
-//!   `ending.rs` is how they end;
-//! - `identity.rs` and `identify.rs` say who asks, `tokens.rs` and `expiry.rs` until when,
-//!   `rights.rs` what ends when less is allowed;
-//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` say
-//!   what is written to them, `view.rs` whom they may see, `inspect.rs` what waits for one;
-//! - `websocket.rs` reads messages, `operation.rs` understands them, `operations.rs` does what they
-//!   ask for; `compression.rs` makes messages shorter and longer;
-//! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` are what hangs on a connection
-//!   meanwhile, `answer.rs` and `errors.rs` what clients are answered.
+//! - `stream.rs` opens streams and `poll.rs` long polls; `admit.rs` and `admission.rs` decide when
+//!   one gets its session; `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain,
+//!   and `ending.rs` ends it;
+//! - `identity.rs` and `identify.rs` find the user of a request, `tokens.rs` and `expiry.rs` the
+//!   end of its token, `rights.rs` ends subscriptions that a renewed token doesn't allow;
+//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` write
+//!   messages to sessions; `view.rs` decides whom they may see; `inspect.rs` shows what waits for
+//!   one;
+//! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
+//!   `compression.rs` deflates and inflates them;
+//! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` have the state of a connection
+//!   meanwhile; `answer.rs` and `errors.rs` write the answers to clients.
 
 pub mod admission;
 pub mod admit;

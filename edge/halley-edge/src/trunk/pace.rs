@@ -1,5 +1,5 @@
-//! How a worker keeps up with what comes for it by the trunk, as the trunk's owner sees it
-//! (`protocol/link.md` 13.7). Pure; what follows from it is for the connection.
+//! How well a worker keeps up with its share of the trunk, as the trunk's owner sees it
+//! (`protocol/link.md` 13.7). Pure; the connection acts on it.
 
 use crate::link::SILENCE_MS;
 

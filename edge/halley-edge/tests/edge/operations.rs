@@ -1,4 +1,4 @@
-//! http.md 18, link.md 12.7: what WebSocket clients say, and what they are answered.
+//! http.md 18, link.md 12.7: operations of WebSocket clients, and their answers.
 
 use std::time::{Duration, Instant};
 

@@ -1,12 +1,12 @@
-//! Messages compressed one by one (RFC 7692 section 7.2): [`Deflater`] for what is sent,
-//! [`Inflater`] for what arrives. Each is lent to many connections in turn, as no message refers
-//! to another.
+//! Messages compressed one by one (RFC 7692 section 7.2): [`Deflater`] for messages to clients,
+//! [`Inflater`] for those from clients. Each is lent to many connections in turn, as no message
+//! refers to another.
 //!
-//! Nothing is kept between messages but memory to work in, and none of that after `rest`.
+//! Between messages only working memory is kept, and none of that after `rest`.
 //!
-//! Bounds: what is inflated has at most as many bytes as the caller says, and no more are allocated
-//! than that and one; what a compressed message costs is bounded by its own length and by that of
-//! what it becomes.
+//! Bounds: an inflated message has at most as many bytes as the caller allows, and no more than
+//! that and one are allocated; the cost of a compressed message is bounded by its own length and
+//! its inflated length.
 
 use zlib_rs::{Deflate, DeflateConfig, DeflateFlush, Inflate, InflateFlush, Status};
 
