@@ -202,5 +202,7 @@ is_owed(User, Event, #look{settings = #{users := Users}, known = Known}) ->
                                   Known#{is_there => IsThere})
     end.
 
+%% In this order: a session that is held until it is open is one all the time.
 is_there(undefined) -> false;
-is_there(Number) -> halley_directory:sessions(Number) =/= [].
+is_there(Number) ->
+    halley_directory_leaving:is_held(Number) orelse halley_directory:sessions(Number) =/= [].

@@ -9,6 +9,7 @@
 -export([undelivered_private/1, undelivered_to_followers/1, present_users_are_not_told/1,
          late_round_knows_who_was_there/1, full_disk_knows_who_was_there/1,
          nobody_is_missing_before_all_is_said/1, session_on_its_way_is_one/1,
+         session_long_on_its_way_is_one/1,
          who_followed_is_told/1, queue_at_its_bound/1, moves_are_bounded/1]).
 
 -import(halley_hooks_SUITE, [start_hooks/2, settled/1, says/3, hooks/1, of_type/2, event_ids/1,
@@ -19,7 +20,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() ->
     [undelivered_private, undelivered_to_followers, present_users_are_not_told,
      late_round_knows_who_was_there, full_disk_knows_who_was_there,
-     nobody_is_missing_before_all_is_said, session_on_its_way_is_one, who_followed_is_told,
+     nobody_is_missing_before_all_is_said, session_on_its_way_is_one,
+     session_long_on_its_way_is_one, who_followed_is_told,
      queue_at_its_bound, moves_are_bounded].
 
 init_per_suite(Config) -> halley_test_brain:quiet(Config).
@@ -138,6 +140,25 @@ session_on_its_way_is_one(Config) ->
     eventually(1, fun() -> length(of_type(<<"closed">>, Config)) end),
     Late = says(<<"x">>, {to, [<<"user/bob">>]}, 2),
     eventually([Late], fun() -> event_ids(of_type(<<"undelivered">>, Config)) end).
+
+%% However long its past takes: when that began is forgotten by then.
+session_long_on_its_way_is_one(Config) ->
+    start_hooks(Config, #{users => "user/*", events => "undelivered"}),
+    {_, Slot, _} = halley_hooks_SUITE:linked(),
+    settled(Config),
+    Bob = halley_test_brain:number(<<"user/bob">>),
+    ok = halley_directory_leaving:hold(Bob, Slot),
+    ok = halley_began:held(Slot, [{Bob, 7, cursor()}]),
+    eventually([], fun() -> ets:tab2list(halley_hooked_moves) end),
+    _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
+    First = says(<<"x">>, {to, [<<"user/eve">>]}, 1),
+    eventually([{First, [<<"user/eve">>]}], fun() -> of_users(Config) end),
+    _ = says(<<"x">>, {to, [<<"user/bob">>]}, 1),
+    ok = halley_directory:open(Bob, {link, Slot, 7}, infinity),
+    ok = halley_directory_leaving:release(Bob, Slot),
+    Last = says(<<"x">>, {to, [<<"user/eve">>]}, 1),
+    eventually([{First, [<<"user/eve">>]}, {Last, [<<"user/eve">>]}],
+               fun() -> of_users(Config) end).
 
 %% Who follows behind an event has none of it, and who unfollows behind it has all of it.
 who_followed_is_told(Config) ->

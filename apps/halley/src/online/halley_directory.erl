@@ -228,7 +228,7 @@ exchange(User, Expected, New) ->
 %% The word says so already.
 first(User) ->
     count(1, 1),
-    _ = halley_hooked:is_on(moves) andalso halley_hooked_moves:came(User),
+    ok = halley_directory_leaving:came(User),
     halley_hooked:came({user, User}).
 
 last(User) ->

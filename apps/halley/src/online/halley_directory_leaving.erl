@@ -11,8 +11,8 @@
 %% the number kept first.
 -module(halley_directory_leaving).
 
--export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1, left/1]).
--export([leave/1, is_leaving/1, stay/1, each/1, there/1]).
+-export([new/0, hold/2, release/2, is_held/1, held/1, is_any_held/0, forget/1]).
+-export([came/1, left/1, leave/1, is_leaving/1, stay/1, each/1, there/1]).
 
 -include("halley_directory.hrl").
 
@@ -42,6 +42,14 @@ release(User, Slot) ->
     Key = {User, Slot},
     _ = ets:update_counter(?HELD, Key, -1, {Key, 1}) > 0 orelse ets:delete(?HELD, Key),
     left(User).
+
+%% A first session is open. A user that has one held was there before.
+-spec came(user_number()) -> ok.
+came(User) ->
+    case halley_hooked:is_on(moves) andalso not is_held(User) of
+        true -> halley_hooked_moves:came(User);
+        false -> ok
+    end.
 
 %% A session has ended, open or held: hooks are told when that was if it was the last.
 -spec left(user_number()) -> ok.
