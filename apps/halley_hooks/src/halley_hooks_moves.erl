@@ -28,6 +28,7 @@
 -define(MOVES, 1000).
 -define(PARTS, 20).
 -define(SYNC_MS, 1000).
+-define(FIRST_MAX, 1000).
 %% A move has its time a moment before it can be seen.
 -define(SEEN_MS, 20).
 
@@ -286,8 +287,15 @@ doubted(_, off) -> off;
 doubted({FromMs, ToMs}, #moves{first = First} = Moves) ->
     Now = halley_history_clock:stamp(),
     NowMs = now_ms(),
-    Moves#moves{first = First ++ [{doubt, before(max(0, NowMs - FromMs), Now),
-                                   before(max(0, NowMs - ToMs), Now)}]}.
+    Doubt = {doubt, before(max(0, NowMs - FromMs), Now), before(max(0, NowMs - ToMs), Now)},
+    Moves#moves{first = with_doubt(Doubt, First)}.
+
+%% While the disk refuses, the last of ?FIRST_MAX grows.
+with_doubt({doubt, _, To} = Doubt, First) ->
+    case length(First) < ?FIRST_MAX orelse lists:last(First) of
+        {doubt, From, _} -> lists:droplast(First) ++ [{doubt, From, To}];
+        _ -> First ++ [Doubt]
+    end.
 
 %% Nobody asks any more what was before that.
 -spec judged(BeforeMs :: integer(), moves()) -> moves().

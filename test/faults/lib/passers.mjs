@@ -1,6 +1,6 @@
 // Users who come and go, some with the cursor that they have and some without, while events are
 // published to them alone, to some of them, about themselves, and about a room that some follow.
-// owed.mjs has what hooks must say of that.
+// owed.mjs is the verdict on the hooks about that.
 
 import { connect } from 'node:net';
 import { api } from '../../lib/client.mjs';
