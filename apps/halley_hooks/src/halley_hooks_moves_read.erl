@@ -14,6 +14,8 @@
 %% have been off since.
 -define(UNKNOWN_MS, 30000).
 -define(LOAD, 5000).
+%% Twice the time between two syncs.
+-define(UNSYNCED_MS, 2000).
 
 %% `SinceMs': when it began, or was whole. By the monotonic clock, as all here.
 -type file() :: {Number :: pos_integer(), IsWhole :: boolean(), SinceMs :: integer()}.
@@ -64,9 +66,14 @@ stand(There) ->
 mark(BeganMs, #found{files = Files} = Found) ->
     case halley_hooks_moves_files:read_mark() of
         {Written, Known} when Files =/= [] ->
-            {min(BeganMs, ms(Written, Found)), min(BeganMs, ms(Known, Found))};
+            {min(BeganMs, ms(Written, Found)) - unsynced_ms(Written, Found),
+             min(BeganMs, ms(Known, Found))};
         _ -> unknown(BeganMs)
     end.
+
+%% A power cut may keep the mark and lose moves from before it.
+unsynced_ms({Boot, _, _}, #found{now = {Boot, _, _}}) -> 0;
+unsynced_ms(_, _) -> ?UNSYNCED_MS.
 
 unknown(BeganMs) -> {BeganMs - ?UNKNOWN_MS, BeganMs - ?UNKNOWN_MS}.
 
