@@ -61,7 +61,7 @@ options(#{host := Host, port := Port, database := Database, user := User} = Serv
                   username => unicode:characters_to_binary(User),
                   ssl_opts => ssl_options(Server), timeout => ?CONNECT_MS, login_errors => whole,
                   application_name => halley_postgres_settings:application_name(), codecs => [],
-                  parameters => halley_postgres_settings:first()},
+                  parameters => halley_postgres_settings:first(Purpose)},
                 [password(Server), purpose(Purpose)]).
 
 %% A folder's name may have any letters.

@@ -9,10 +9,12 @@
 %%
 %% A pooler such as PgBouncer takes few of them in the first message of a connection, and a server
 %% none that it doesn't know. So those that all take are sent there, and the others by SET, where
-%% the server is new enough for them.
+%% the server is new enough for them. The pool of the API's writes is only there where a stream is,
+%% and a stream passes no pooler: its connections have them in the first message as well, so that no
+%% statement_timeout of the role ends the SET.
 -module(halley_postgres_settings).
 
--export([first/0, all/3, version/1, application_name/0]).
+-export([first/1, all/3, version/1, application_name/0]).
 
 -export_type([purpose/0]).
 
@@ -26,10 +28,13 @@
 application_name() -> "halley".
 
 %% Those of the first message.
--spec first() -> settings().
-first() -> [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}].
+-spec first(purpose()) -> settings().
+first(writes) -> texts() ++ more(writes);
+first(_) -> texts().
 
-%% SQL for all others, and for those that depend on the server.
+texts() -> [{"TimeZone", "UTC"}, {"DateStyle", "ISO, MDY"}].
+
+%% SQL for all but the texts, and for those that depend on the server.
 -spec all(purpose(), version(), settings()) -> iodata().
 all(Purpose, Version, Others) ->
     [["SET ", Name, " = '", Value, "'; "]

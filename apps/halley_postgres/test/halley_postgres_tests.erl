@@ -195,6 +195,13 @@ settings_by_version_test_() ->
                             <<"18.4">>, <<"19devel">>]],
         Purpose <- [queries, replication, writes]].
 
+%% A pooler would refuse them for queries; a statement_timeout of 1 ms would end the SET of others.
+first_message_test_() ->
+    [?_assertEqual({Purpose, Has},
+                   {Purpose, lists:member({"statement_timeout", "0"},
+                                          halley_postgres_settings:first(Purpose))})
+     || {Purpose, Has} <- [{queries, false}, {replication, false}, {writes, true}]].
+
 is_set(Name, Purpose, Text) ->
     Sql = halley_postgres_settings:all(Purpose, halley_postgres_settings:version(Text), []),
     string:find(lists:flatten(Sql), "SET " ++ Name ++ " = '0'; ") =/= nomatch.
