@@ -36,6 +36,15 @@ const CONDITIONS = {
   silencesS: 0,
 };
 
+/**
+ * By an RST, but where the socket is being shut down: libuv refuses that then, and Node forgets the
+ * handle without closing it, which keeps the process alive, or busy for ever.
+ */
+function reset(socket) {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy();
+  else socket.resetAndDestroy();
+}
+
 /** What comes from one end, on its way to the other. */
 class Direction {
   #queue = [];
@@ -50,7 +59,7 @@ class Direction {
     this.#freeAt = opensAt;
     from.on('data', (bytes) => this.#take(bytes));
     from.on('end', () => this.#put(0, () => to.end()));
-    from.on('error', () => this.#put(0, () => to.resetAndDestroy()));
+    from.on('error', () => this.#put(0, () => reset(to)));
     to.on('drain', () => this.go());
     to.on('close', () => clearTimeout(this.#timer));
   }
@@ -145,7 +154,7 @@ class Connection {
     for (const direction of this.#directions) direction.go();
   }
 
-  reset() { for (const end of this.ends) end.resetAndDestroy(); }
+  reset() { for (const end of this.ends) reset(end); }
 
   cut() { for (const end of this.ends) end.destroy(); }
 }
