@@ -137,12 +137,14 @@ pub struct Slot {
 #[cfg(any(test, not(debug_assertions)))]
 pub const SLOT_BYTES: usize = 32;
 
-// In debug builds mio's socket also remembers its poll.
-#[cfg(not(debug_assertions))]
-const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
-
 impl Slot {
     fn free(generation: u32) -> Slot {
+        // In debug builds mio's socket also remembers its poll. Rust 1.85 would call a constant
+        // unused that only `const _` names.
+        #[cfg(not(debug_assertions))]
+        const {
+            assert!(size_of::<Slot>() == SLOT_BYTES);
+        };
         Slot {
             socket: None,
             user_number: NONE,
