@@ -102,7 +102,7 @@ data_dir(File, Environment) ->
                 Set;
             false ->
                 {FromFile, SetTwice} = read(File),
-                lists:member("data.dir", SetTwice) andalso once("data.dir", File),
+                _ = set_once("data.dir", SetTwice, File),
                 proplists:get_value("data.dir", FromFile, Default)
         end,
         Dir =/= "" orelse bad("data.dir: must not be empty", []),
@@ -120,7 +120,7 @@ known(FromFile, Environment, Keys) ->
 
 check_names({InFile, SetTwice}, File, Environment, Keys) ->
     Variables = [variable(Key) || Key <- Keys],
-    all([fun() -> once(Key, File) end || Key <- SetTwice]
+    all([fun() -> set_once(Key, SetTwice, File) end || Key <- lists:usort(InFile)]
         ++ [fun() -> known_key(Key, Keys, File) end || Key <- InFile]
         ++ [fun() -> known_variable(Variable, Variables) end
             || {"HALLEY_" ++ _ = Variable, Value} <- Environment, Variable =/= "HALLEY_CONF",
@@ -252,8 +252,9 @@ read(File) ->
         {error, Lines} -> together(Lines)
     end.
 
-once(Key, File) ->
-    bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key]).
+set_once(Key, SetTwice, File) ->
+    lists:member(Key, SetTwice) andalso
+        bad("~ts: ~ts is set more than once; keep one of its lines", [File, Key]).
 
 is_utf8(Text) ->
     is_list(unicode:characters_to_list(Text)).
