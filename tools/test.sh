@@ -183,7 +183,7 @@ job rust count_cargo 800 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 # In a folder of its own: Common Test compiles with other options, and would build all anew.
 job eunit count_eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
-job faults count_node 500 node --test \
+job faults count_node 900 node --test \
     test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs test/lib/*.test.mjs
 ct_parts 7
 # At last what is short, so that nothing long runs alone at the end.

@@ -35,7 +35,7 @@ test('with it the brain listens there, and not before it can read a secret', asy
   const halley = await prepare();
   const short = scratchFile(halley, 'short', 'short\n');
   const good = scratchFile(halley, 'good', `${'s'.repeat(32)}\n`);
-  for (const [file, line] of [[`${short}-nowhere`, /remote.secret_file: .*: no such file/],
+  for (const [file, line] of [[`${short}-nowhere`, /remote.secret_file = .*: no such file/],
     [short, /remote.secret_file: .* has less than 16 bytes/]]) {
     const refused = await prepare({ settings: settings(file) });
     refused.spawn();

@@ -129,7 +129,7 @@ const rules = {
   '`"sessions":0` isn\'t an error: no session was there.': async () => {
     assert.equal((await publish(halley, 'lonely', 1)).sessions, 0);
   },
-  'Closing a user\'s sessions bans nobody.': async () => {
+  'Closing a user\'s sessions doesn\'t ban the user.': async () => {
     const stream = await sse(halley, 'eve');
     assert.equal((await api(halley, 'DELETE', '/v1/users/eve/sessions')).json.closed, 1);
     await stream.closed;
@@ -157,7 +157,7 @@ Object.assign(rules, {
     assert.match((await config(conf, { HALLEY_DRAIN_TIME: '6s' })).stdout, /^drain\.time = 6s$/m);
     assert.match((await config(conf, { HALLEY_DRAIN_TIME: '' })).stderr, /drain\.time: must be/);
   },
-  'A `#` begins a comment behind a space alone; within a value it is refused.': async () => {
+  'A `#` begins a comment only after a space; within a value it is refused.': async () => {
     assert.match((await config('auth.issuer = a # b\n')).stdout, /^auth\.issuer = a$/m);
     assert.match((await config('auth.issuer = a#b\n')).stderr, /line 1: the # would end the value/);
     const { stdout } = await config('', { HALLEY_AUTH_ISSUER: 'a#b' });

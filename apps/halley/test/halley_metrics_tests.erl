@@ -36,13 +36,10 @@ edge_test_() ->
      end,
      fun(Owners) ->
          [gen_server:stop(Owner) || Owner <- Owners],
+         halley_history_helper:forget(),
          [ets:delete(Table)
           || Table <- [halley_metrics_edge, halley_directory_rows,
                        halley_directory_held, halley_links, halley_links_about,
-                       halley_history_index, halley_history_milestones,
-                       halley_history_pending_ids, halley_history_cache,
-                       halley_history_forgotten, halley_history_kept,
-                       halley_history_kept_by_segment,
                        halley_groups_table, halley_groups_marks, halley_presence_asked,
                        halley_subscriptions,
                        halley_subscriptions_table]]
