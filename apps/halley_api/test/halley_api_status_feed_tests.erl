@@ -43,11 +43,15 @@ takes() ->
 follows(Does) ->
     meck:expect(halley_subscriptions_table, has_any, fun(_) -> Does end).
 
-%% A hundred at once, then one every millisecond; gives those behind, as `halley_status' does.
+%% A hundred samples at once, then twenty more at each call, whatever the clock does in between:
+%% a feed that stood still must not find more than it may publish at once.
 samples(FirstAt) ->
+    Calls = counters:new(1, []),
     meck:expect(halley_status, since, fun(After, _) ->
         timer:sleep(20),
-        [{At, [1]} || At <- lists:seq(FirstAt, erlang:system_time(millisecond)), At > After]
+        Last = FirstAt + 100 + 20 * counters:get(Calls, 1),
+        ok = counters:add(Calls, 1, 1),
+        [{At, [1]} || At <- lists:seq(FirstAt, Last), At > After]
     end).
 
 published() ->
