@@ -7,6 +7,7 @@
 
 -record(server, {folder :: string(), port :: inet:port_number(), os_pid :: integer()}).
 
+-define(CONNECT_MS, 30000).
 -define(USER, "ann").
 -define(START_MS, 30000).
 
@@ -159,9 +160,10 @@ temporary(#server{folder = Folder}) -> Folder.
 
 options(Server) -> options(Server, #{}).
 
+%% A busy machine may take longer than the driver's own 5 s for a handshake of TLS.
 options(#server{port = Port}, More) ->
-    maps:merge(#{host => "127.0.0.1", port => Port, username => ?USER, database => "postgres"},
-               More).
+    maps:merge(#{host => "127.0.0.1", port => Port, username => ?USER, database => "postgres",
+                 timeout => ?CONNECT_MS}, More).
 
 %% `EPGSQL_TEST_POSTGRES': the folder of another version's programs.
 program(Name) ->
