@@ -138,6 +138,30 @@ test('SIGTERM while no brain runs, between two tries, ends all', async () => {
   halley.remove();
 });
 
+// The emulator loses a SIGTERM that comes before it listens, and a brain that is asked to stop before
+// it knows its edge ends with status 0 and leaves the edge.
+for (const ms of [0, 150, 300, 450, 600, 900]) {
+  test(`SIGTERM while a new brain begins, after ${ms} ms: its edge ends, too`, async () => {
+    const halley = await start({ settings: { HALLEY_DRAIN_TIME: '1s' } });
+    kill(halley.brainPid(), 'SIGKILL');
+    await until('it is gone', () => halley.stderr.includes('it is started again'));
+    await sleep(ms);
+    await halley.terminate();
+    assert.deepEqual(halley.edgePids(), []);
+    halley.remove();
+  });
+}
+
+for (const ms of [200, 700]) {
+  test(`SIGTERM while the first brain begins, after ${ms} ms: all end`, async () => {
+    const halley = (await prepare({ settings: { HALLEY_DRAIN_TIME: '1s' } })).spawn();
+    await sleep(ms);
+    await halley.terminate();
+    assert.deepEqual(halley.edgePids(), []);
+    halley.remove();
+  });
+}
+
 test('kill -9 of the launcher: brain and edge end, too', async () => {
   const halley = await start({ settings: { HALLEY_DRAIN_TIME: '1s' } });
   const pids = [halley.brainPid(), halley.edgePid()];

@@ -79,6 +79,7 @@ handle_continue(begin_with, #state{config = Config} = State) ->
     case prepared(Config) of
         {ok, Build, Dir} ->
             ok = halley_pidfile:ensure(Dir),
+            ok = halley_launcher:sockets(Dir),
             {noreply, look(Build, State#state{config = Config#{socket_dir := Dir}})};
         {error, Line} -> {noreply, cannot(Line, fun() -> begin_later(State) end)}
     end.
@@ -164,11 +165,10 @@ handshake(#state{config = Config} = State) ->
     handshake(lists:seq(0, Workers - 1), now_ms() + answer_ms_max(), State).
 
 handshake([], _, State) ->
-    #state{config = #{public := Public, api := Api, workers := Workers,
-                      socket_dir := Dir}} = State,
+    #state{config = #{public := Public, api := Api, workers := Workers}} = State,
     ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
     ok = application:set_env(halley_edge, has_linked, true),
-    ok = halley_launcher:ready(Dir),
+    ok = halley_launcher:ready(),
     State;
 handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
     receive

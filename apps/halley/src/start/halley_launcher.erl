@@ -3,7 +3,8 @@
 %%
 %% The launcher starts a brain that dies again. It learns what it needs for that by lines in a pipe,
 %% our descriptor 3: where the data and the edge's sockets are, how long a drain takes, and that the
-%% brain is ready. A brain that ends before that has refused to start.
+%% brain is ready. A brain that ends before that has refused to start. The launcher kills a brain
+%% that isn't ready when Halley is to stop: a SIGTERM is lost until the emulator listens to it.
 %%
 %% A brain without its launcher isn't started again, and holds the data for which an operator may
 %% start another Halley. So this process looks once a second whether the launcher is still the
@@ -11,7 +12,7 @@
 -module(halley_launcher).
 -behaviour(gen_server).
 
--export([start_link/0, pid/0, tell/0, ready/1, closed/0]).
+-export([start_link/0, pid/0, tell/0, sockets/1, ready/0, closed/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -51,10 +52,16 @@ tell() ->
     {ok, DrainMs} = application:get_env(halley, drain_ms),
     write(io_lib:format("data ~ts~ndrain ~b~n", [Data, DrainMs])).
 
-%% Clients can come; where the sockets between brain and edge are.
--spec ready(file:filename_all()) -> ok.
-ready(Sockets) ->
-    write(io_lib:format("sockets ~ts~nready~n", [Sockets])).
+%% The folder of the sockets between brain and edge, before there is an edge: the launcher finds the
+%% edge by it, and ends it if this brain can't.
+-spec sockets(file:filename_all()) -> ok.
+sockets(Dir) ->
+    write(io_lib:format("sockets ~ts~n", [Dir])).
+
+%% Clients can come.
+-spec ready() -> ok.
+ready() ->
+    write("ready\n").
 
 write(Lines) ->
     case pid() of
