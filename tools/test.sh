@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test and ends with the names of those that failed and one line: `... N passed,
 # N failed`. A suite that fails doesn't stop the others; a suite that could not count itself is one
-# failure. Suites wait more than they compute, so five run side by side.
+# failure. Suites wait more than they compute, so six run side by side.
 set -uo pipefail
 
 cd "$(dirname "$0")/.."
@@ -185,7 +185,7 @@ job rust count_cargo 800 env RUST_TEST_THREADS=6 \
 job eunit count_eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
 job faults count_node 900 node --test \
     test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs test/lib/*.test.mjs
-ct_parts 7
+ct_parts 10
 # At last what is short, so that nothing long runs alone at the end.
 job js count_node 700 node --test --test-concurrency=3 clients/js/test/*.test.mjs
 job as-js count_system 600 node test/clients/run.mjs node clients/js/test/adapter.mjs
@@ -196,7 +196,7 @@ job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
 job python count_python 300 \
     .tools/python/bin/python -m unittest discover -s clients/python/tests
 job tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
-side_by_side 5
+side_by_side 6
 # Runs its own files side by side, and at last those that fill the machine.
 job system count_system 900 node test/system/run.mjs
 side_by_side 1

@@ -50,14 +50,18 @@ brain(Dir, Port, File, Limits) ->
     Settings = #{ip => {127, 0, 0, 1}, port => Port, secret_file => File,
                  backends => [list_to_atom("backend" ++ integer_to_list(Port) ++ "@127.0.0.1")]},
     Starter = self(),
-    _ = spawn(fun() ->
+    {_, Monitor} = spawn_monitor(fun() ->
         {ok, _} = halley_sup:start_link(),
         {ok, _} = halley_backends_sup:start_link(Settings),
         _ = process_flag(trap_exit, true),
         Starter ! ready,
         receive never -> ok end
     end),
-    receive ready -> ok after 30000 -> timeout end.
+    receive
+        ready -> ok;
+        {'DOWN', Monitor, _, _, Reason} -> {error, Reason}
+    after 30000 -> timeout
+    end.
 
 back_end(Brain, Port, Options) ->
     _ = application:load(teleport),
@@ -136,11 +140,13 @@ all_fed(Sessions, Most, Got) ->
     after 0 -> all_fed(Sessions, max(Most, Large), Got)
     end.
 
+%% Below the ports that the kernel gives to connections: one of those may be taken at any moment.
 free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
+    Port = 10000 + rand:uniform(20000),
+    case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
+        {ok, Socket} -> ok = gen_tcp:close(Socket), Port;
+        {error, eaddrinuse} -> free_port()
+    end.
 
 wait(Holds) -> wait(Holds, erlang:monotonic_time(millisecond) + 30000).
 

@@ -191,8 +191,13 @@ sh(Command) ->
         _ -> ok
     end.
 
+%% Below the ports that the kernel gives to connections: one of those may be taken at any moment.
 free_port() ->
-    {ok, Socket} = gen_tcp:listen(0, []),
-    {ok, Port} = inet:port(Socket),
-    ok = gen_tcp:close(Socket),
-    Port.
+    Port = 10000 + rand:uniform(20000),
+    case gen_tcp:listen(Port, [{ip, {127, 0, 0, 1}}]) of
+        {ok, Socket} ->
+            ok = gen_tcp:close(Socket),
+            Port;
+        {error, eaddrinuse} ->
+            free_port()
+    end.
