@@ -138,8 +138,8 @@ test('SIGTERM while no brain runs, between two tries, ends all', async () => {
   halley.remove();
 });
 
-// The emulator loses a SIGTERM that comes before it listens, and a brain that is asked to stop before
-// it knows its edge ends with status 0 and leaves the edge.
+// The emulator loses a SIGTERM that comes before it listens, and a brain that is asked to stop
+// before it knows its edge ends with status 0 and leaves the edge.
 for (const ms of [0, 150, 300, 450, 600, 900]) {
   test(`SIGTERM while a new brain begins, after ${ms} ms: its edge ends, too`, async () => {
     const halley = await start({ settings: { HALLEY_DRAIN_TIME: '1s' } });
