@@ -62,6 +62,11 @@ const DOOR: Group = { title: 'At the door', refusals: [
   { metric: edge('busy'), title: 'Told to come back: too many at once',
     means: 'More clients came than are admitted in a second; each was told when to try again.',
     todo: 'Nothing after a restart: they all come back. If it goes on, raise admission.rate.' },
+  { metric: edge('brain_away'), title: 'Told to come back: the brain was away',
+    means: 'The brain was away for longer than limits.brain_away_ms_max; streams that waited for '
+      + 'it were each told when to try again.',
+    todo: 'The log says why the brain ended and how long it took to start. If it needs longer, '
+      + 'raise limits.brain_away_ms_max.' },
   { metric: edge('memory_low'), title: 'Too little memory',
     means: 'The machine, or the control group, is short of memory: new streams have to wait.',
     todo: 'Give it more memory, or fewer clients. What is open stays open.' },

@@ -40,7 +40,7 @@ const WORK = new RegExp(`^halley_(events_(published|private|repeated|joint)|deli
   |edge_(accepted|requests|requests_passed_on|tokens|tokens_renewed|streams|delivered
   |written_.*|replayed|polls|group_.*|presence_(told|narrowed)|stale_deliveries|writes
   |blocked_writes|heartbeats|messages|operations|deflate.*|inflate.*|tls_handshakes|tls_resumed
-  |certificates_read|link_handshakes))_total$`.replaceAll(/\s/g, ''));
+  |certificates_read|link_handshakes|brain_away_waits))_total$`.replaceAll(/\s/g, ''));
 
 /** The counters of docs/reference/metrics.md, which is made from the tables in the code. */
 export const countersOf = (text) =>

@@ -18,6 +18,10 @@ const HEADERS_MAX: usize = 100;
 /// Least window of a side of the link (link.md 4.1).
 const WINDOW_BYTES_MIN: u32 = 524_288;
 
+/// What each worker may have of `opens_in_flight_max` at least, so that a turn of a busy machine
+/// opens more than a few (http.md 13.8).
+const OPENS_PER_WORKER_MIN: u64 = 16;
+
 /// Walks of the sweep over the table in `stream_heartbeat_ms` (`worker/sweep.rs`).
 pub const WALKS: u64 = 3;
 
@@ -100,6 +104,11 @@ pub struct Settings {
     pub admission_per_s_max: u32,
     /// How long a stream may wait for that.
     pub admission_wait_ms_max: u64,
+    /// How long a stream may wait for a brain that is away.
+    pub brain_away_ms_max: u64,
+    /// Streams and polls that wait for the brain's OPENED at the same time: all workers' in
+    /// HELLO_BRAIN, then this worker's part ([`Settings::share_opens`]).
+    pub opens_in_flight_max: u64,
     /// All outboxes of the worker.
     pub outboxes_bytes_max: usize,
     /// A WebSocket message from a client.
@@ -168,6 +177,9 @@ impl Default for Settings {
             poll_ms_max: 60_000,
             admission_per_s_max: 10_000,
             admission_wait_ms_max: 5_000,
+            brain_away_ms_max: 15_000,
+            // A brain of an earlier build doesn't bound it.
+            opens_in_flight_max: u64::MAX,
             outboxes_bytes_max: 268_435_456,
             message_bytes_max: 65_536,
             websocket_compression: false,
@@ -193,6 +205,12 @@ impl Settings {
     /// How long written bytes may stay unacknowledged: a heartbeat's last part (`worker/sweep.rs`).
     pub fn user_timeout_ms(&self) -> u64 {
         self.stream_heartbeat_ms / WALKS
+    }
+
+    /// Of the opens that may be in flight, takes the part of one of so many workers (http.md 13.8).
+    pub fn share_opens(&mut self, workers: u16) {
+        let part = self.opens_in_flight_max / u64::from(workers.max(1));
+        self.opens_in_flight_max = part.max(OPENS_PER_WORKER_MIN);
     }
 
     /// Reads the list of a HELLO_BRAIN over the defaults (3.3).
@@ -275,6 +293,8 @@ impl Settings {
     fn set_link(&mut self, name: &[u8], value: &str) -> Option<()> {
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
         match name {
+            b"brain_away_ms_max" => self.brain_away_ms_max = number()?.into(),
+            b"opens_in_flight_max" => self.opens_in_flight_max = number()?.into(),
             b"link_queue_bytes_max" => self.link_queue_bytes_max = number()? as usize,
             b"trunk_window_bytes" => self.trunk_window_bytes = number()?.max(WINDOW_BYTES_MIN),
             _ => return self.set_auth(name, value),

@@ -30,6 +30,11 @@ stats! {
     Sessions gauge "sessions" "Streams that are open, with a session.";
     Waiting gauge "waiting" "Streams that wait to be admitted.";
     Busy counter "busy_total" "Streams and polls sent away for some seconds: admission.rate.";
+    BrainWaits counter "brain_away_waits_total"
+        "Streams and polls that came while the brain was away or syncing, and waited for it.";
+    BrainAway counter "brain_away_total"
+        "Streams and polls sent away for some seconds: brain_away_ms_max.";
+    Left gauge "left" "Streams whose clients left while the brain opened their session.";
     Opening gauge "opening" "Streams that wait for the brain to open their session.";
     Accepted counter "accepted_total" "Connections accepted.";
     Full counter "refused_connections_total" "Connections refused: edge.connections_max.";

@@ -26,7 +26,8 @@
 -spec table() -> [row()].
 table() ->
     of_shares() ++ of_ids_and_follows() ++ of_postgres() ++ of_brain() ++ of_the_past()
-        ++ of_presence() ++ of_hooks() ++ of_backends() ++ of_link_and_edge().
+        ++ of_presence() ++ of_hooks() ++ of_backends()
+        ++ of_admission() ++ of_link_and_edge().
 
 %% Of what all share (docs/internals/shares.md).
 of_shares() ->
@@ -188,13 +189,23 @@ of_backends() ->
      {remote_message_bytes_max, 16777216, bytes, config,
       "largest request of a back end; beyond it nothing is sent"}].
 
+%% How streams and polls become sessions (protocol/http.md 13).
+of_admission() ->
+    [{stream_open_ms_max, 10000, ms, edge, "how long a stream waits for its session before 503"},
+     {admission_wait_ms_max, 5000, ms, edge,
+      "how long a stream may wait to be admitted; beyond it the client gets a time to come back"},
+     {brain_away_ms_max, 15000, ms, edge,
+      "how long a stream waits for a brain that is away; beyond it the same"},
+     {opens_in_flight_max, 1024, count, edge,
+      "streams that the brain opens at the same time, each worker an equal part, 16 at least; more "
+      "of them wait to be admitted"}].
+
 of_link_and_edge() ->
     [{heartbeat_ms, 1000, ms, fixed, "time between two PING of a link"},
      {silence_ms, 10000, ms, fixed, "a link that is silent for longer is closed"},
      {handshake_ms_max, 5000, ms, fixed, "time for a link's handshake"},
      {redial_ms_max, 1000, ms, fixed,
       "longest pause before a worker whose links don't last is dialled again"},
-     {stream_open_ms_max, 10000, ms, edge, "how long a stream waits for its session before 503"},
      {request_line_bytes_max, 8192, bytes, edge, "longest request line; beyond it 414"},
      {header_bytes_max, 16384, bytes, edge, "all headers of a request; beyond it 431"},
      {headers_max, 64, count, edge, "headers of a request; beyond it 431"},
@@ -239,8 +250,6 @@ of_link_and_edge() ->
      {hold_bytes_max, 1048576, bytes, edge,
       "live events that are held for one session while missed events are replayed"},
      {poll_ms_max, 60000, ms, edge, "longest timeout of a long-poll"},
-     {admission_wait_ms_max, 5000, ms, edge,
-      "how long a stream may wait to be admitted; beyond it the client gets a time to come back"},
      {outboxes_bytes_max, 268435456, bytes, edge,
       "all outboxes of a worker together; beyond it the connections with the longest are closed"},
      {message_bytes_max, 65536, bytes, edge, "largest WebSocket message from a client"},

@@ -111,13 +111,14 @@ impl<D: Hung> Conns<D> {
         }
         self.become_of(index, Phase::Left);
         if !waits {
-            self.table.remove(index);
+            self.forget_left(index);
         }
     }
 
     /// The brain has heard of a session that left, or needs not: its slot is free.
     pub fn forget_left(&mut self, index: u32) {
         if self.phase(index) == Phase::Left {
+            self.stats.sub(Stat::Left, 1);
             self.table.remove(index);
         }
     }

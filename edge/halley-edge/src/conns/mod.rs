@@ -314,6 +314,7 @@ fn gauge_of(phase: Phase) -> Option<Stat> {
         Phase::Waiting => Some(Stat::Waiting),
         Phase::Opening => Some(Stat::Opening),
         Phase::Live => Some(Stat::Sessions),
+        Phase::Left => Some(Stat::Left),
         _ => None,
     }
 }

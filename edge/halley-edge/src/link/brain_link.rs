@@ -273,6 +273,11 @@ impl BrainLink {
         }
     }
 
+    /// Does the brain know all sessions, or is it about to read of the last of them?
+    pub fn is_synced(&self) -> bool {
+        self.is_up() && self.sync_next.is_none()
+    }
+
     /// Is there a sync, and room for more of it?
     pub fn sync_may_go_on(&self) -> bool {
         let room = |way: &Way| way.queued() <= SYNC_QUEUE_BYTES;

@@ -1,4 +1,5 @@
-//! Admission (`protocol/http.md` 13.1, 13.2): how many streams and polls a second become sessions.
+//! Admission (`protocol/http.md` 13.1, 13.2, 13.7, 13.8): how many streams and polls a second
+//! become sessions.
 //!
 //! After a fault everyone comes back at once. A stream that is admitted costs the brain a look-up
 //! and perhaps a replay. So the worker admits streams at a pace, in their order. A client that

@@ -9,22 +9,13 @@ use halley_wire::sse;
 
 use crate::conns::table::Phase;
 use crate::sessions::detail::Detail;
-use crate::sessions::errors::StreamError;
+use crate::sessions::errors::{BUSY_STREAMS, SESSION_LATE, STREAM_WITHOUT_BRAIN, StreamError};
 use crate::sessions::state::{Io, Sessions};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
 /// The shortest time after which a client is told to come back.
 const RETRY_MS_MIN: u64 = 1_000;
-
-/// Answer to a stream that would wait for too long.
-const BUSY: StreamError<'static> = StreamError {
-    status: 503,
-    retry_after_s: 1,
-    code: "busy",
-    message: "Too many streams are being opened, or this edge is about to stop: come back after \
-              Retry-After.",
-};
 
 impl Sessions {
     /// A stream, or a poll, asks for its session: it is in phase Waiting, with what it needs in its
@@ -37,7 +28,7 @@ impl Sessions {
         let per_s = io.conns.settings.admission_per_s_max;
         // Streams that wait already come first; the gauge counts this one, too.
         let waiting = io.conns.stats.get(Stat::Waiting) - 1;
-        if waiting == 0 && self.admission.take(io.conns.clock.now_ms, per_s) {
+        if waiting == 0 && self.has_turn(io) {
             return self.admitted(io, index);
         }
         let wait_ms = io.conns.settings.admission_wait_ms_max;
@@ -52,7 +43,53 @@ impl Sessions {
         }
         let conn = io.conns.table.conn(index);
         self.admission.waiting.push_back(conn);
-        let ms = wait_ms + io.conns.settings.stream_open_ms_max;
+        io.conns.stats.add(Stat::BrainWaits, u64::from(!io.link.is_synced()));
+        let ms = io.conns.settings.brain_away_ms_max;
+        self.set_deadline(&mut io.conns, index, ms);
+    }
+
+    /// May one more stream become a session now? Only to a brain that knows those that were there
+    /// before (13.7), has few others to open (13.8), and is written to; then by the pace.
+    fn has_turn(&mut self, io: &Io) -> bool {
+        let (settings, stats) = (&io.conns.settings, &io.conns.stats);
+        let in_flight = stats.get(Stat::Opening) + stats.get(Stat::Left);
+        io.link.is_synced()
+            && in_flight < settings.opens_in_flight_max
+            && io.link_has_room()
+            && self.admission.take(io.conns.clock.now_ms, settings.admission_per_s_max)
+    }
+
+    /// The deadline of a stream that waits, or of one that the brain opens, has come.
+    pub fn opening_is_late(&mut self, io: &mut Io, index: u32) {
+        let is_synced = io.link.is_synced();
+        let waits = io.conns.is_in(index, Phase::Waiting);
+        let since_ms = match io.conns.table.detail(index) {
+            Some(Detail::Opening(opening)) => opening.since_ms,
+            _ => 0,
+        };
+        let waited_ms = io.conns.clock.now_ms.saturating_sub(since_ms);
+        if waits && is_synced {
+            // 13.7: the brain is back, or there are many before this one, whose turn comes.
+            let settings = &io.conns.settings;
+            let most_ms = settings.brain_away_ms_max + settings.admission_wait_ms_max;
+            if waited_ms < most_ms {
+                return self.set_deadline(&mut io.conns, index, most_ms - waited_ms);
+            }
+        }
+        if is_synced && !waits {
+            return self.refuse_stream(io, index, &SESSION_LATE);
+        }
+        let spread_ms = io.conns.settings.admission_wait_ms_max;
+        if is_synced {
+            return self.busy(io, index, spread_ms);
+        }
+        io.conns.stats.count(Stat::BrainAway);
+        self.send_away(io, index, spread_ms, &STREAM_WITHOUT_BRAIN);
+    }
+
+    /// The link has ended: a stream that the brain was to open waits for the next one.
+    pub fn waits_for_brain(&mut self, io: &mut Io, index: u32) {
+        let ms = io.conns.settings.brain_away_ms_max;
         self.set_deadline(&mut io.conns, index, ms);
     }
 
@@ -61,10 +98,7 @@ impl Sessions {
         while let Some(conn) = self.admission.waiting.front().copied() {
             let found = io.conns.find(conn);
             if let Some((index, _)) = found.filter(|(_, slot)| slot.phase() == Phase::Waiting) {
-                if !self
-                    .admission
-                    .take(io.conns.clock.now_ms, io.conns.settings.admission_per_s_max)
-                {
+                if !self.has_turn(io) {
                     return;
                 }
                 self.admitted(io, index);
@@ -81,22 +115,24 @@ impl Sessions {
 
     fn admitted(&mut self, io: &mut Io, index: u32) {
         io.conns.become_of(index, Phase::Opening);
-        let ms = io.conns.settings.stream_open_ms_max;
-        self.set_deadline(&mut io.conns, index, ms);
         self.announce_session(io, index);
     }
 
     /// Tells a stream to come back later, at random within `spread_ms`.
     pub fn busy(&mut self, io: &mut Io, index: u32, spread_ms: u64) {
-        let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         io.conns.stats.count(Stat::Busy);
+        self.send_away(io, index, spread_ms, &BUSY_STREAMS);
+    }
+
+    fn send_away(&mut self, io: &mut Io, index: u32, spread_ms: u64, error: &StreamError<'_>) {
+        let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         // Nothing may come before the head of the answer.
         self.remove_member(io, index);
         let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
         if !matches!(transport, Transport::SseChunked | Transport::SsePlain) {
             let retry_after_s = u16::try_from(retry_ms.div_ceil(1_000)).unwrap_or(u16::MAX);
-            return self.refuse_stream(io, index, &StreamError { retry_after_s, ..BUSY });
+            return self.refuse_stream(io, index, &StreamError { retry_after_s, ..*error });
         }
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         if let Detail::Opening(opening) = io.conns.table.take_detail(index) {

@@ -40,6 +40,22 @@ pub const ANSWER_LATE: HttpError = HttpError::new(
     "response_timeout",
     "The brain took longer to answer than limits.response_ms_max allows.",
 );
+/// Answer to a stream that would wait for too long.
+pub const BUSY_STREAMS: StreamError<'static> = StreamError {
+    status: 503,
+    retry_after_s: 1,
+    code: "busy",
+    message: "Too many streams are being opened, or this edge is about to stop: come back after \
+              Retry-After.",
+};
+/// Answer to a stream that has waited for too long for a brain.
+pub const STREAM_WITHOUT_BRAIN: StreamError<'static> = StreamError {
+    status: 503,
+    retry_after_s: 1,
+    code: "brain_away",
+    message: "The brain behind this edge is away for longer than limits.brain_away_ms_max allows: \
+              come back after Retry-After.",
+};
 /// Answer to a stream that can't have its session here and now.
 pub const SESSION_LATE: StreamError<'static> = StreamError {
     status: 503,

@@ -14,6 +14,8 @@ pub struct Opening {
     pub reply: Reply,
     /// By which the brain judges what it is subscribed to; empty where that isn't asked.
     pub rights: Box<str>,
+    /// When its client asked for it.
+    pub since_ms: u64,
     /// What the answer to a poll is going to be.
     pub poll: Option<Poll>,
 }

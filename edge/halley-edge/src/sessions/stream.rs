@@ -196,7 +196,8 @@ impl Sessions {
         self.subscriptions.set(index, subjects);
         let narrowed = self.subscriptions.may_see(index, &principal.rights);
         io.conns.stats.add(Stat::PresenceNarrowed, u64::from(narrowed));
-        let opening = Box::new(Opening { answer: out, reply, rights, poll: None });
+        let since_ms = io.conns.clock.now_ms;
+        let opening = Box::new(Opening { answer: out, reply, rights, since_ms, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
             self.hold(io, index, cursor);

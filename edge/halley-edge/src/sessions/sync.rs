@@ -58,7 +58,7 @@ impl Sessions {
         let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
-            let transport = slot.transport.on_link();
+            let (transport, opening) = (slot.transport.on_link(), slot.phase() == Phase::Opening);
             let much = self.subscriptions.announce(io, index);
             let user = io.conns.table.user(index);
             let item = Session { conn, transport, user, cursor };
@@ -67,6 +67,10 @@ impl Sessions {
                 io.link.announce();
             }
             self.rights_again(io, index);
+            if opening {
+                let ms = io.conns.settings.stream_open_ms_max;
+                self.set_deadline(&mut io.conns, index, ms);
+            }
         }
     }
 

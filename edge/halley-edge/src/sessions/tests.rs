@@ -85,6 +85,7 @@ fn opening(io: &mut Io) -> (u32, u64, std::os::unix::net::UnixStream) {
         answer: b"head ".to_vec(),
         reply: Reply::default(),
         rights: "".into(),
+        since_ms: 0,
         poll: None,
     };
     io.conns.table.set_detail(index, Detail::Opening(Box::new(opening)));

@@ -196,10 +196,11 @@ impl Worker {
         &mut self,
         version: u16,
         window: u32,
-        settings: Settings,
+        mut settings: Settings,
         node: &[u8],
     ) -> Result<(), LinkEnd> {
         self.reap();
+        settings.share_opens(self.shared.config.workers);
         let last = std::mem::replace(&mut self.io.conns.settings, settings);
         self.sessions.end_groups(&mut self.io);
         self.sessions.auth_changed(&mut self.io, last.auth_mode);
@@ -317,6 +318,7 @@ impl Worker {
                 {
                     self.http.refuse(&mut self.io, &mut self.sessions, index, &NO_BRAIN);
                 }
+                Phase::Opening => self.sessions.waits_for_brain(&mut self.io, index),
                 Phase::Live => self.sessions.poll_due_if_late(&mut self.io, index),
                 _ => {}
             }

@@ -6,7 +6,7 @@ use halley_wire::HttpError;
 use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::detail::{Detail, exchange_of};
-use crate::sessions::errors::{ANSWER_LATE, SESSION_LATE};
+use crate::sessions::errors::ANSWER_LATE;
 use crate::sessions::websocket::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;
@@ -63,7 +63,7 @@ impl Worker {
         }
         match (phase, self.io.conns.table.detail(index)) {
             (Phase::Waiting | Phase::Opening, _) => {
-                self.sessions.refuse_stream(&mut self.io, index, &SESSION_LATE)
+                self.sessions.opening_is_late(&mut self.io, index)
             }
             (Phase::Http, Some(Detail::Http(exchange))) => {
                 if exchange.body_is_next() {

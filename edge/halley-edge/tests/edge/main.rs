@@ -44,4 +44,5 @@ mod tokens;
 mod trunk;
 mod trunk_way;
 mod user;
+mod waiting;
 mod websocket;
