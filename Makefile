@@ -14,7 +14,7 @@ N ?= 1000000
 HOURS ?= 1
 STEPS ?= 100
 
-.PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-soak \
+.PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-bad-day bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
 	bench-postgres epgsql-suites client simulate-clients faults faults-postgres doors fuzz docs clean \
 	install-run install-test install-console install-rivals install-client \
@@ -64,6 +64,9 @@ bench-smp: install-test build ## one scheduler or two, and the emulator's flags
 
 bench-million: install-test build ## hold a million connections through it all (N=1000000)
 	@bench/million/run --connections $(N) $(BENCH)
+
+bench-bad-day: install-test build ## connect a million while events are published, then kill the brain under a herd (N=1000000)
+	@bench/million/bad-day --connections $(N) $(BENCH)
 
 bench-soak: install-test build ## publish for hours, is memory flat? (HOURS=1, the article's: 24)
 	@bench/million/soak --hours $(HOURS) $(BENCH)

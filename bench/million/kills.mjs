@@ -19,7 +19,7 @@ const SESSIONS_MS_MAX = 120_000;
 const now = () => Number(process.hrtime.bigint());
 
 /** Publishes to the crowd while `work` runs, and adds what was wrong at its end. */
-async function checked(stage, work) {
+export async function checked(stage, work) {
   if (stage.crowd === undefined) await gather(stage);
   const { crowd, recorder } = stage;
   await crowd.clients.ask('mark kill');
@@ -38,7 +38,7 @@ async function checked(stage, work) {
   return { ...result, published, crowd: { size: crowd.count, ...wrongs(report) } };
 }
 
-const sessionsAtBrain = async (stage) => sumOf(await stage.metrics(), 'halley_sessions');
+export const sessionsAtBrain = async (stage) => sumOf(await stage.metrics(), 'halley_sessions');
 
 export function killBrain(stage) {
   const { plan, halley, recorder } = stage;

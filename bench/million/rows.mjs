@@ -96,8 +96,8 @@ function everyoneRows(plan, { everyone: { before, celebrities }, floor }) {
   return [['p99 of others before', `${fixed(before.p99, 1)} ms`, ''], ...rows];
 }
 
-const crowdRow = ({ crowd: { size, lost, gaps, gaps_told: told, duplicates, order_breaks: breaks },
-  published }) => [
+export const crowdRow = ({ crowd: { size, lost, gaps, gaps_told: told, duplicates,
+  order_breaks: breaks }, published }) => [
   `of ${whole(published.accepted)} events for a crowd of ${whole(size)}: lost, gaps, twice, `
   + 'out of order',
   `${whole(lost)}, ${whole(gaps + told)}, ${whole(duplicates)}, ${whole(breaks)}`, '0, 0, –, 0'];

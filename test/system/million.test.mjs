@@ -14,6 +14,7 @@ import { leastSquares, references } from '../../bench/million/soak.mjs';
 import { until } from '../lib/wait.mjs';
 
 const RUN = fileURLToPath(new URL('../../bench/million/run', import.meta.url));
+const BAD_DAY = fileURLToPath(new URL('../../bench/million/bad-day', import.meta.url));
 const RUN_MS_MAX = 150_000;
 
 /** A machine that has enough of everything. */
@@ -102,6 +103,24 @@ test('a small run has its phases in table, report and samples', () => withFolder
   assert.match(report, /<svg role="img" aria-label="Memory by part"/);
   assert.match(readFileSync(join(out, 'table.md'), 'utf8'), /\| connections dropped \| 0 \|/);
 }));
+
+test('a small bad day: all connect, none is refused, nothing is lost', () =>
+  withFolder(async (out) => {
+    await promisify(execFile)(BAD_DAY, ['--connections', '400', '--seconds', '1', '--rate', '200',
+      '--posts', '50', '--out', out], { timeout: RUN_MS_MAX });
+    const { found, stopped, rows } = JSON.parse(readFileSync(join(out, 'result.json'), 'utf8'));
+    assert.equal(stopped, null);
+    const { opening, badMoment } = found;
+    assert.equal(opening.steady.connected + opening.herd.connected, 400);
+    assert.equal(opening.steady.failed + opening.herd.failed, 0);
+    assert.ok(opening.published.accepted > 0);
+    assert.equal(badMoment.sessions, badMoment.expected);
+    assert.equal(badMoment.same_edge, true);
+    assert.deepEqual([badMoment.steady.lost, badMoment.herd.failed, badMoment.herd.busy],
+      [0, 0, 0]);
+    assert.equal(badMoment.crowd.lost, 0);
+    assert.ok(rows.some(([what]) => what.includes('longest until the answer')));
+  }));
 
 test('a run that takes too much memory ends and says so', () => withFolder(async (out) => {
   const everything = '1000000000';
