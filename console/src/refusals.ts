@@ -59,6 +59,11 @@ const DOOR: Group = { title: 'At the door', refusals: [
   { metric: edge('rate_by_user'), title: 'Too many requests of one user',
     means: 'limits.requests_per_user_per_s_max, counted at the edge.',
     todo: 'Usually a client that retries without a pause. The JavaScript client waits.' },
+  { metric: edge('in_flight_by_user'), title: 'Too many requests of one user at once',
+    means: 'So many wait for their answers, or for the rest of their bodies, as one user may have: '
+      + 'limits.user_share_percent_max of limits.requests_in_flight_max.',
+    todo: 'A client that sends without waiting for answers, or an attack by slow bodies. Others '
+      + 'do not suffer.' },
   { metric: edge('busy'), title: 'Told to come back: too many at once',
     means: 'More clients came than are admitted in a second; each was told when to try again.',
     todo: 'Nothing after a restart: they all come back. If it goes on, raise admission.rate.' },

@@ -7,13 +7,17 @@ import { api, http } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
 import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
+import { Raw } from '../lib/raw.mjs';
 import { closeStreams } from '../lib/streams.mjs';
+import { until } from '../lib/wait.mjs';
 
 let halley;
 before(async () => {
   halley = await start({ settings: {
     HALLEY_HISTORY_BYTES: '64MB', HALLEY_LIMITS_KEPT_BYTES_MAX: '200000',
-    HALLEY_LIMITS_BYTES_PER_USER_PER_S_MAX: '100000000' } });
+    HALLEY_LIMITS_BYTES_PER_USER_PER_S_MAX: '100000000',
+    // 2 for one user, 36 for all users.
+    HALLEY_EDGE_WORKERS: '1', HALLEY_LIMITS_REQUESTS_IN_FLIGHT_MAX: '40' } });
 });
 after(async () => {
   closeStreams();
@@ -85,4 +89,37 @@ test('the history (http.md 16.9)', async () => {
   assert.ok((await api(halley, 'GET', '/v1/history')).json.bytes < 40_000_000);
   await assertTaken(publish('bob', 1));
   await assertTaken(api(halley, 'POST', '/v1/events', { subject: 'flood', data: 1 }));
+});
+
+test('requests in flight (http.md 16.12)', async () => {
+  const inFlight = () => metric(halley, 'halley_edge_requests_in_flight');
+  const slow = async (user) => {
+    const raw = await Raw.open(halley.publicPort);
+    return raw.send(`POST /v1/me/events?user=${user} HTTP/1.1\r\nHost: h\r\n`
+      + 'Content-Type: application/json\r\nContent-Length: 500\r\n\r\n{');
+  };
+  const event = { subject: 'slow', data: 1 };
+  const bodies = [];
+  try {
+    for (let n = 0; n < 2; n += 1) bodies.push(await slow('slow'));
+    await until('both wait', async () => await inFlight() >= 2);
+    const [refused] = await (await slow('slow')).answers(1);
+    const error = assertError(refused, 429);
+    assert.equal(error.code, 'too_many_in_flight');
+    assert.match(error.message, /limits\.user_share_percent_max/);
+    assert.match(refused.headers['retry-after'], /^[1-9]/);
+    assert.equal((await own('slow', 'POST', 'events', event)).status, 429);
+    await assertTaken(own('bob', 'POST', 'events', event));
+    // A crowd takes what is the users', and nothing of what is the servers'.
+    for (let n = 0; n < 34; n += 1) bodies.push(await slow(`slow${n >> 1}`));
+    await until('all wait', async () => await inFlight() >= 36);
+    const full = await own('bob', 'POST', 'events', event);
+    assert.equal(assertError(full, 503).code, 'requests_in_flight_max');
+    await assertTaken(api(halley, 'POST', '/v1/events', event));
+  } finally {
+    for (const raw of bodies) raw.close();
+  }
+  await until('all places are free', async () => await inFlight() <= 1);
+  await assertTaken(own('slow', 'POST', 'events', event));
+  assert.ok(await metric(halley, 'halley_edge_in_flight_by_user_total') >= 2);
 });

@@ -7,6 +7,7 @@
 -define(SETTINGS, [stream_open_ms_max, request_line_bytes_max, header_bytes_max, headers_max,
                    request_ms_max, tls_handshake_ms_max,
                    response_ms_max, request_window_bytes, requests_in_flight_max,
+                   user_share_percent_max, servers_share_percent,
                    outbox_bytes_max, outbox_ms_max, outboxes_bytes_max, hold_bytes_max, poll_ms_max,
                    admission_wait_ms_max, brain_away_ms_max, opens_in_flight_max,
                    message_bytes_max, link_queue_bytes_max,

@@ -90,6 +90,10 @@ pub struct Settings {
     pub request_window_bytes: usize,
     /// Requests that wait for the brain.
     pub requests_in_flight_max: u64,
+    /// Percent of what all share that one user may have.
+    pub user_share_percent_max: u64,
+    /// Percent of what all share that is the servers' alone.
+    pub servers_share_percent: u64,
     /// One connection's outbox.
     pub outbox_bytes_max: usize,
     /// How long a client may take nothing of what waits for it.
@@ -170,6 +174,8 @@ impl Default for Settings {
             response_ms_max: 60_000,
             request_window_bytes: 262_144,
             requests_in_flight_max: 4_096,
+            user_share_percent_max: 5,
+            servers_share_percent: 10,
             outbox_bytes_max: 1_048_576,
             outbox_ms_max: 30_000,
             slow_consumer: SlowConsumer::Disconnect,
@@ -264,7 +270,6 @@ impl Settings {
             b"tls_handshake_ms_max" => self.tls_handshake_ms_max = ms()?,
             b"response_ms_max" => self.response_ms_max = ms()?,
             b"request_window_bytes" => self.request_window_bytes = bytes()?,
-            b"requests_in_flight_max" => self.requests_in_flight_max = ms()?,
             b"outbox_bytes_max" => self.outbox_bytes_max = bytes()?,
             b"outbox_ms_max" => self.outbox_ms_max = ms()?,
             b"slow_consumer" => {
@@ -289,12 +294,16 @@ impl Settings {
         Some(())
     }
 
-    /// Likewise, of what is about the link.
+    /// Likewise, of what is about the link and what waits for the brain.
     fn set_link(&mut self, name: &[u8], value: &str) -> Option<()> {
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
+        let percent = || number().filter(|n| *n <= 100).map(u64::from);
         match name {
             b"brain_away_ms_max" => self.brain_away_ms_max = number()?.into(),
             b"opens_in_flight_max" => self.opens_in_flight_max = number()?.into(),
+            b"requests_in_flight_max" => self.requests_in_flight_max = number()?.into(),
+            b"user_share_percent_max" => self.user_share_percent_max = percent()?,
+            b"servers_share_percent" => self.servers_share_percent = percent()?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = number()? as usize,
             b"trunk_window_bytes" => self.trunk_window_bytes = number()?.max(WINDOW_BYTES_MIN),
             _ => return self.set_auth(name, value),

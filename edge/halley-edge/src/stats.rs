@@ -56,6 +56,8 @@ stats! {
     Requests counter "requests_total" "HTTP requests read.";
     PassedOn counter "requests_passed_on_total" "Requests passed on to the brain.";
     RequestsInFlight gauge "requests_in_flight" "Requests that wait for the brain.";
+    UserInFlight counter "in_flight_by_user_total"
+        "Requests refused: user_share_percent_max of requests_in_flight_max.";
     BadRequests counter "bad_requests_total" "Requests answered with 4xx by the edge itself.";
     Unavailable counter "unavailable_total" "Requests answered with 503 or 504 by the edge itself.";
     Timeouts counter "timeouts_total" "Connections closed because a deadline passed.";

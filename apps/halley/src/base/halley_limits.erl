@@ -31,11 +31,12 @@ table() ->
 
 %% Of what all share (docs/internals/shares.md).
 of_shares() ->
-    [{user_share_percent_max, 5, percent, config,
-      "share of the room for kept values that one user's may have; beyond it 409"},
-     {servers_share_percent, 10, percent, config,
-      "share of kept values' room, of ids_max and of the queues of events that is the servers' "
-      "alone; users are refused before it"}].
+    [{user_share_percent_max, 5, percent, edge,
+      "share that one user may have of the room for kept values, beyond it 409, and of "
+      "requests_in_flight_max, beyond it 429"},
+     {servers_share_percent, 10, percent, edge,
+      "share of kept values' room, of ids_max, of the queues of events and of "
+      "requests_in_flight_max that is the servers' alone; users are refused before it"}].
 
 of_ids_and_follows() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},

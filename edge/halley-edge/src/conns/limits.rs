@@ -1,9 +1,10 @@
 //! Requests that are refused for a while (`protocol/http.md` 16): those beyond the rate of their
 //! address or user, and streams while memory is short. `worker/admit.rs` refuses connections.
 //!
-//! Bounds: `requests_per_address_per_s_max`, `requests_per_user_per_s_max` and the percents of free
-//! memory are checked here. Nothing is kept here: addresses and users are counted in tables of a
-//! fixed size (`limits/sketch.rs`).
+//! Bounds: `requests_per_address_per_s_max`, `requests_per_user_per_s_max`, the percents of free
+//! memory and `requests_in_flight_max` with its shares are checked here. Nothing is kept here:
+//! rates are counted in tables of a fixed size (`limits/sketch.rs`), and who waits for the brain in
+//! `limits/places.rs`.
 
 use std::net::IpAddr;
 
@@ -12,8 +13,10 @@ use halley_wire::http1::head::Request;
 
 use crate::conns::{Conns, Hung};
 use crate::limits::address::Address;
+use crate::limits::places::{Full, Parts, Place, Whose};
 use crate::limits::rates::Rate;
 use crate::limits::sketch::Key;
+use crate::settings::AuthMode;
 use crate::stats::Stat;
 
 const MEMORY_LOW: HttpError = HttpError::new(
@@ -90,9 +93,7 @@ impl<D: Hung> Conns<D> {
     /// # Errors
     /// 429 if it is one too many (16.3).
     pub fn address_may_ask(&mut self, index: u32, req: &Request<'_>) -> Result<(), HttpError> {
-        let named = self.forwarded(index, req);
-        let address = named.unwrap_or_else(|| self.table.address(index));
-        let Some(key) = address.key() else { return Ok(()) };
+        let Some(key) = self.client_of(index, req).key() else { return Ok(()) };
         let rate = self.rate(self.settings.requests_per_address_per_s_max);
         self.table.limits.by_address.take(key, rate).map_err(|seconds| {
             self.stats.count(Stat::AddressAsks);
@@ -110,6 +111,57 @@ impl<D: Hung> Conns<D> {
             self.stats.count(Stat::UserAsks);
             USER_ASKS.after(seconds)
         })
+    }
+
+    /// Where a request comes from.
+    fn client_of(&mut self, index: u32, req: &Request<'_>) -> Address {
+        self.forwarded(index, req).unwrap_or_else(|| self.table.address(index))
+    }
+
+    /// Whose request this is at the public listener, of the user with this hash if it names one.
+    pub fn whose_request(&mut self, index: u32, req: &Request<'_>, user: Option<Key>) -> Whose {
+        let address = self.client_of(index, req);
+        self.whose(address, user)
+    }
+
+    /// The same of an operation of a WebSocket.
+    pub fn whose_operation(&mut self, index: u32) -> Whose {
+        let user = (!self.table.user(index).is_empty()).then(|| self.table.user_key(index));
+        self.whose(self.table.address(index), user)
+    }
+
+    /// Anybody can name any user where none has to be proven: there it is the address that counts,
+    /// and the user for addresses that are exempt (16.12).
+    fn whose(&self, address: Address, user: Option<Key>) -> Whose {
+        let proven = user.filter(|_| self.settings.auth_mode == AuthMode::Jwt);
+        proven.or(address.key()).or(user).map_or(Whose::Unknown, Whose::User)
+    }
+
+    /// Takes a place among the requests that wait for the brain.
+    ///
+    /// # Errors
+    /// When there is none (16.12); what is only one user's is counted.
+    pub fn request_begins(&mut self, whose: Whose) -> Result<Place, Full> {
+        let (all, servers, user) = (
+            self.settings.requests_in_flight_max,
+            self.settings.servers_share_percent,
+            self.settings.user_share_percent_max,
+        );
+        let taken = self.places.take(whose, Parts::of(all, servers, user));
+        match &taken {
+            Ok(_) => self.stats.set(Stat::RequestsInFlight, self.places.len()),
+            Err(Full::Own) => self.stats.count(Stat::UserInFlight),
+            Err(Full::All) => {}
+        }
+        taken
+    }
+
+    /// The brain has answered a request, or it is given up: gives its place back, if it had one.
+    pub fn request_is_over(&mut self, place: Option<Place>) {
+        if let Some(place) = place {
+            self.places.give_back(place);
+            self.stats.set(Stat::RequestsInFlight, self.places.len());
+        }
     }
 
     fn rate(&self, per_s: u32) -> Rate {

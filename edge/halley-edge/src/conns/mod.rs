@@ -36,6 +36,7 @@ use crate::conns::tls::Tls;
 use crate::conns::tls::certificates::Certificates;
 use crate::limits::SharedLimits;
 use crate::limits::address::Address;
+use crate::limits::places::Places;
 use crate::outbox::Pool;
 use crate::settings::Settings;
 use crate::side_table::SideTable;
@@ -84,6 +85,8 @@ pub struct Conns<D> {
     /// Connections that have bytes to go on with: kept ones, or some in the socket of which no
     /// event will tell.
     pub ready: Vec<u32>,
+    /// Requests that wait for the brain.
+    places: Places,
     pool: Pool,
     /// What clients lost that were too slow.
     lost: SideTable<Lost>,
@@ -116,6 +119,7 @@ impl<D: Hung> Conns<D> {
             certificates,
             scratch: vec![0; READ_BYTES],
             ready: Vec::new(),
+            places: Places::default(),
             pool: Pool::default(),
             lost: SideTable::default(),
             wheel: Wheel::new(),
@@ -296,6 +300,7 @@ impl<D: Hung> Conns<D> {
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
         self.ages.trim();
+        self.places.trim();
         self.pool.trim();
         self.table.trim();
         for list in [&mut self.dirty, &mut self.ready, &mut self.emptied] {

@@ -17,8 +17,10 @@ use crate::conns::table::flag;
 use crate::http::read::body_came;
 use crate::http::respond::STREAM_METHODS;
 use crate::http::state::Http;
+use crate::limits::places::{Place, Whose};
+use crate::limits::sketch::Key;
 use crate::sessions::detail::exchange_or_new;
-use crate::sessions::errors::{BUSY, NO_BRAIN};
+use crate::sessions::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::exchange::{Reply, Stage};
 use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::sessions::state::{Io, Sessions};
@@ -186,14 +188,14 @@ impl Http {
         self.local(io, sessions, index, req, |out, options| cors::preflight(out, methods, options))
     }
 
-    /// The principal of a request, if the brain needs it.
+    /// The principal of a request with its hash, if the brain needs it.
     fn principal_for_the_brain<'r>(
         &mut self,
         io: &mut Io,
         sessions: &mut Sessions,
         req: &Request<'r>,
         api: bool,
-    ) -> Result<Option<Principal<'r>>, HttpError> {
+    ) -> Result<Option<(Principal<'r>, Key)>, HttpError> {
         let (path, _) = target::split(req.target);
         if api || !is_me(path) {
             return Ok(None);
@@ -201,29 +203,31 @@ impl Http {
         let principal = sessions.principal(io, req)?;
         let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
         io.conns.user_may_ask(user)?;
-        Ok(Some(principal))
+        Ok(Some((principal, user)))
     }
 
-    /// The principal of a request to the brain, and the number of headers that travel on, if there
-    /// is a brain with room for it.
+    /// The principal of a request to the brain, the number of headers that travel on, and the
+    /// request's place, if there is a brain with room for it.
     fn may_pass_on<'r>(
         &mut self,
         io: &mut Io,
         sessions: &mut Sessions,
+        index: u32,
         req: &Request<'r>,
         api: bool,
-    ) -> Result<(Option<Principal<'r>>, u16), HttpError> {
-        let principal = self.principal_for_the_brain(io, sessions, req, api)?;
+    ) -> Result<(Option<Principal<'r>>, u16, Place), HttpError> {
+        let (principal, user) = self.principal_for_the_brain(io, sessions, req, api)?.unzip();
         if !io.link.is_up() {
             return Err(NO_BRAIN);
         }
-        let in_flight = io.conns.stats.get(Stat::RequestsInFlight);
-        if in_flight >= io.conns.settings.requests_in_flight_max || !io.link_has_room() {
+        if !io.link_has_room() {
             return Err(BUSY);
         }
         self.items.clear();
         let count = write_headers(&mut self.items, req, api, principal.as_ref())?;
-        Ok((principal, count))
+        let whose = if api { Whose::Server } else { io.conns.whose_request(index, req, user) };
+        let place = io.conns.request_begins(whose).map_err(|full| no_place(&full))?;
+        Ok((principal, count, place))
     }
 
     /// Passes a request on to the brain.
@@ -236,7 +240,7 @@ impl Http {
         api: bool,
         body: &[u8],
     ) -> Option<usize> {
-        let (principal, mut count) = match self.may_pass_on(io, sessions, req, api) {
+        let (principal, mut count, place) = match self.may_pass_on(io, sessions, index, req, api) {
             Ok(asked) => asked,
             Err(error) => return self.local_error(io, sessions, index, req, &error),
         };
@@ -269,9 +273,8 @@ impl Http {
         });
         self.items = items;
         io.conns.stats.count(Stat::PassedOn);
-        io.conns.stats.add(Stat::RequestsInFlight, 1);
         let exchange = exchange_or_new(&mut io.conns, index)?;
-        exchange.in_flight = true;
+        exchange.in_flight = Some(place);
         exchange.until_s = until_s;
         exchange.expects = expects;
         exchange.window = if expects { 0 } else { window };

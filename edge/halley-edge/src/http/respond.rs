@@ -15,7 +15,6 @@ use crate::sessions::detail::{exchange_of, exchange_or_new};
 use crate::sessions::exchange::{Exchange, Stage};
 use crate::sessions::identity;
 use crate::sessions::state::{Io, Sessions};
-use crate::stats::Stat;
 
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;
@@ -116,8 +115,8 @@ impl Http {
         let Some((index, _)) = io.conns.find(conn) else { return };
         let Some(answer) = sessions.operation_answer(io, index, answer) else { return };
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
-        let Some(exchange) =
-            exchange_of(&mut io.conns, index).filter(|e| e.in_flight && e.answer_left.is_none())
+        let Some(exchange) = exchange_of(&mut io.conns, index)
+            .filter(|e| e.is_in_flight() && e.answer_left.is_none())
         else {
             return;
         };
@@ -168,7 +167,7 @@ impl Http {
         if sessions.operation_answer_body(io, index, flags, body) {
             return;
         }
-        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.in_flight) else {
+        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.is_in_flight()) else {
             return;
         };
         let Some(left) = exchange.answer_left else { return };
@@ -189,15 +188,15 @@ impl Http {
 
     fn answered(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, flags: u8) {
         // The connection may have gone in `push`, and its request with it.
-        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.in_flight) else {
+        let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.is_in_flight()) else {
             return;
         };
         if flags & FLAG_END == 0 {
             let ms = io.conns.settings.response_ms_max;
             return io.conns.set_deadline(index, ms);
         }
-        exchange.in_flight = false;
-        io.conns.stats.sub(Stat::RequestsInFlight, 1);
+        let place = exchange.in_flight.take();
+        io.conns.request_is_over(place);
         let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
         if exchange.reply.keep_alive {
             finish(io, index);

@@ -4,10 +4,12 @@
 //! Nothing here waits: all of it is atomics, and a look-up costs a few of them.
 //!
 //! `address.rs`, `rates.rs` and `sketch.rs` count, `networks.rs` says which addresses are exempt.
+//! `places.rs` counts for one worker alone.
 //! The parts above refuse, by these counts: `worker/admit.rs`, `conns/limits.rs`.
 
 pub mod address;
 pub mod networks;
+pub mod places;
 pub mod rates;
 pub mod sketch;
 

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU32;
 const ROW: usize = 1 << Key::BITS;
 
 /// Somebody's hash, of as many bits as name two cells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub(crate) u32);
 
 impl Key {

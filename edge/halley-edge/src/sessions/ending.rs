@@ -8,7 +8,6 @@ use crate::conns::table::{Phase, flag};
 use crate::sessions::detail::exchange_of;
 use crate::sessions::errors::SESSION_LATE;
 use crate::sessions::state::{Io, Sessions};
-use crate::stats::Stat;
 use crate::transport::Transport;
 
 impl Sessions {
@@ -87,8 +86,9 @@ impl Sessions {
         self.operations_gone(io, index);
         let conn = io.conns.table.conn(index);
         let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
-        if std::mem::take(&mut exchange.in_flight) {
-            io.conns.stats.sub(Stat::RequestsInFlight, 1);
+        let place = exchange.in_flight.take();
+        if place.is_some() {
+            io.conns.request_is_over(place);
             io.link.send(&Frame::RequestGone { conn });
         }
     }

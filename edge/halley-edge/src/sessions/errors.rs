@@ -2,6 +2,8 @@
 
 use halley_wire::HttpError;
 
+use crate::limits::places::Full;
+
 /// Why a stream doesn't come about.
 pub struct StreamError<'a> {
     /// HTTP status.
@@ -34,6 +36,21 @@ pub const BUSY: HttpError = HttpError::new(
     "requests_in_flight_max",
     "Too many requests wait for an answer here: try again, or send events in batches (NDJSON).",
 );
+const TOO_MANY_IN_FLIGHT: HttpError = HttpError::new(
+    429,
+    "too_many_in_flight",
+    "As many requests of this user wait for an answer here as limits.user_share_percent_max \
+     allows: wait for answers before you send more, or send events in batches (NDJSON).",
+)
+.after(1);
+/// Answer to a request that gets no place among those that wait for the brain.
+pub fn no_place(full: &Full) -> HttpError {
+    match full {
+        Full::All => BUSY,
+        Full::Own => TOO_MANY_IN_FLIGHT,
+    }
+}
+
 /// Answer to what the brain takes too long for.
 pub const ANSWER_LATE: HttpError = HttpError::new(
     504,

@@ -6,6 +6,8 @@ use halley_wire::http1::date::HttpDate;
 use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
+use crate::limits::places::Place;
+
 /// How far a request was read.
 #[derive(Default)]
 pub enum Stage {
@@ -97,8 +99,8 @@ pub struct Exchange {
     pub until_s: u32,
     /// The client waits for `100 Continue`.
     pub expects: bool,
-    /// The brain has the request and has not answered it to the end.
-    pub in_flight: bool,
+    /// The request's place while the brain has it and has not answered it to the end.
+    pub in_flight: Option<Place>,
     /// Less than half of what was read last of the body was data.
     pub small_chunks: bool,
     /// It stands among the bodies in small chunks that wait for a read.
@@ -108,9 +110,14 @@ pub struct Exchange {
 }
 
 impl Exchange {
+    /// Has the brain yet to answer it to the end?
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
     /// Is it the brain that is waited for: for its answer, or until it takes more of the body?
     pub fn brain_is_next(&self) -> bool {
-        matches!(self.stage, Stage::Answer) || self.in_flight && self.window == 0
+        matches!(self.stage, Stage::Answer) || self.is_in_flight() && self.window == 0
     }
 
     /// Is it the client's body that is waited for?

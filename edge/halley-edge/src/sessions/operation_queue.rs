@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::limits::places::Place;
 use crate::sessions::operation::{Ask, Change};
 
 /// What the client waits for.
@@ -33,6 +34,8 @@ pub struct Gathered {
 
 /// Those of one session. Invariant: the brain has a request of it.
 pub struct Operations {
+    /// That of the request.
+    pub place: Place,
     /// `None` when it was given up.
     pub asked: Option<Asked>,
     /// What holds for the session once the brain has done it, whether that is too late or not; and

@@ -15,9 +15,10 @@ use halley_link::{FLAG_END, Frame, Item, List, Pair};
 use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
+use crate::limits::places::Place;
 use crate::limits::sketch::Key;
 use crate::sessions::answer::Answer;
-use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN};
+use crate::sessions::errors::{ANSWER_LATE, BUSY, NO_BRAIN, no_place};
 use crate::sessions::identity::OTHER_SESSION;
 use crate::sessions::operation::{self, Ask, Change, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
@@ -74,10 +75,10 @@ impl Sessions {
             (io.conns.settings.operations_waiting_max, io.conns.settings.message_bytes_max);
         let error = match self.operations.get_mut(&index) {
             None => match self.ask(io, index, &waiting) {
-                Ok(()) => {
+                Ok(place) => {
                     let asked = Some(self.asked(io, waiting.reference));
                     let change = waiting.ask.change;
-                    self.add_operations(io, index, asked, change, VecDeque::new());
+                    self.add_operations(io, index, place, asked, change, VecDeque::new());
                     return true;
                 }
                 Err(error) => error,
@@ -111,6 +112,7 @@ impl Sessions {
         &mut self,
         io: &mut Io,
         index: u32,
+        place: Place,
         asked: Option<Asked>,
         change: Option<Change>,
         waiting: VecDeque<Waiting>,
@@ -119,13 +121,14 @@ impl Sessions {
         let sent_ms = io.conns.clock.stamp_ms();
         let change = change.map(|change| (change, sent_ms));
         let (answer, judge_again) = (None, false);
-        let operations = Operations { asked, change, answer, judge_again, waiting, waiting_bytes };
+        let operations =
+            Operations { place, asked, change, answer, judge_again, waiting, waiting_bytes };
         self.operations.insert(index, Box::new(operations));
         self.watch_session(&mut io.conns, index);
     }
 
-    /// Sends an operation to the brain.
-    fn ask(&mut self, io: &mut Io, index: u32, waiting: &Waiting) -> Result<(), HttpError> {
+    /// Sends an operation to the brain; gives its place there.
+    fn ask(&mut self, io: &mut Io, index: u32, waiting: &Waiting) -> Result<Place, HttpError> {
         // What was said last may have been too much for the client: then the slot is nobody's, and
         // its id the next one's.
         if !io.conns.is_in(index, Phase::Live) {
@@ -134,10 +137,11 @@ impl Sessions {
         if !io.link.is_up() {
             return Err(NO_BRAIN.after(1));
         }
-        let in_flight = io.conns.stats.get(Stat::RequestsInFlight);
-        if in_flight >= io.conns.settings.requests_in_flight_max || !io.link_has_room() {
+        if !io.link_has_room() {
             return Err(BUSY.after(1));
         }
+        let whose = io.conns.whose_operation(index);
+        let place = io.conns.request_begins(whose).map_err(|full| no_place(&full).after(1))?;
         // The sync may not have come to it, or its OPEN waits for the end of the round: the brain
         // would have a request of a session that it doesn't know.
         self.announce_session(io, index);
@@ -169,8 +173,7 @@ impl Sessions {
         });
         io.conns.stats.count(Stat::PassedOn);
         io.conns.stats.count(Stat::Operations);
-        io.conns.stats.add(Stat::RequestsInFlight, 1);
-        Ok(())
+        Ok(place)
     }
 
     /// Another token of the session's user takes the place of the last one (14.7); gives what the
@@ -239,8 +242,8 @@ impl Sessions {
 
     fn operation_done(&mut self, io: &mut Io, index: u32) {
         let Some(operations) = self.operations.remove(&index) else { return };
-        let Operations { asked, change, answer, judge_again, mut waiting, .. } = *operations;
-        io.conns.stats.sub(Stat::RequestsInFlight, 1);
+        let Operations { place, asked, change, answer, judge_again, mut waiting, .. } = *operations;
+        io.conns.request_is_over(Some(place));
         let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
         if let (Some((change, sent_ms)), true) = (change, done) {
             self.subscriptions.change(index, sent_ms, &change);
@@ -262,9 +265,9 @@ impl Sessions {
         }
         while let Some(next) = waiting.pop_front() {
             match self.ask(io, index, &next) {
-                Ok(()) => {
+                Ok(place) => {
                     let asked = Some(self.asked(io, next.reference));
-                    return self.add_operations(io, index, asked, next.ask.change, waiting);
+                    return self.add_operations(io, index, place, asked, next.ask.change, waiting);
                 }
                 Err(error) => self.tell_refusal(io, index, next.reference.as_deref(), &error),
             }
@@ -292,8 +295,8 @@ impl Sessions {
     /// The brain is away: nothing of this is going to be answered (8.7).
     pub fn operations_lost(&mut self, io: &mut Io) {
         for (index, operations) in std::mem::take(&mut self.operations) {
-            io.conns.stats.sub(Stat::RequestsInFlight, 1);
-            let Operations { asked, waiting, .. } = *operations;
+            let Operations { place, asked, waiting, .. } = *operations;
+            io.conns.request_is_over(Some(place));
             let asked = asked.into_iter().map(|asked| asked.reference);
             for reference in asked.chain(waiting.into_iter().map(|waiting| waiting.reference)) {
                 self.tell_refusal(io, index, reference.as_deref(), &NO_BRAIN.after(1));
@@ -303,9 +306,9 @@ impl Sessions {
 
     /// The session ends, and its request with it (12.7).
     pub fn operations_gone(&mut self, io: &mut Io, index: u32) {
-        if self.operations.remove(&index).is_some() {
+        if let Some(operations) = self.operations.remove(&index) {
             let conn = io.conns.table.conn(index);
-            io.conns.stats.sub(Stat::RequestsInFlight, 1);
+            io.conns.request_is_over(Some(operations.place));
             io.link.send(&Frame::RequestGone { conn });
         }
     }

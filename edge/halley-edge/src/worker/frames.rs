@@ -247,7 +247,7 @@ impl Worker {
     pub(crate) fn close_gently(&mut self, index: u32, text: &str, reason: CloseReason) {
         let (io, sessions) = (&mut self.io, &mut self.sessions);
         match io.conns.phase(index) {
-            Phase::Http if exchange_of(&mut io.conns, index).is_some_and(|e| e.in_flight) => {
+            Phase::Http if exchange_of(&mut io.conns, index).is_some_and(|e| e.is_in_flight()) => {
                 self.http.refuse(io, sessions, index, &NO_BRAIN);
             }
             Phase::Http | Phase::Handshake | Phase::Proxy => sessions.end(io, index, reason),
@@ -314,7 +314,7 @@ impl Worker {
         for index in 0..self.io.conns.table.slots() {
             match self.io.conns.phase(index) {
                 Phase::Http
-                    if exchange_of(&mut self.io.conns, index).is_some_and(|e| e.in_flight) =>
+                    if exchange_of(&mut self.io.conns, index).is_some_and(|e| e.is_in_flight()) =>
                 {
                     self.http.refuse(&mut self.io, &mut self.sessions, index, &NO_BRAIN);
                 }

@@ -57,7 +57,9 @@ impl Worker {
             Phase::Closing => slot.ended.is_none() || slot.transport == Transport::Poll,
             _ => false,
         };
-        if blocked && answers && exchange_of(&mut self.io.conns, index).is_none_or(|e| !e.in_flight)
+        if blocked
+            && answers
+            && exchange_of(&mut self.io.conns, index).is_none_or(|e| !e.is_in_flight())
         {
             return self.answer_is_late(index);
         }

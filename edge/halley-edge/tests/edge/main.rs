@@ -31,6 +31,7 @@ mod replaying;
 mod requests;
 mod sandbox;
 mod sessions;
+mod shares;
 mod slow;
 mod slow_readers;
 mod status;
