@@ -47,7 +47,8 @@ const SLOW: Group = { title: 'Slow clients', refusals: [
 
 const DOOR: Group = { title: 'At the door', refusals: [
   { metric: edge('refused_connections'), title: 'No place for another connection',
-    means: 'edge.connections_max is reached. Clients get 503 and come back later.',
+    means: 'edge.connections_max is reached, or all of it but what is for the API listener '
+      + '(limits.servers_share_percent). Clients get 503 and come back later.',
     todo: 'Raise edge.connections_max, or the limit of descriptors if that is what bounds it.' },
   { metric: edge('refused_by_address'), title: 'Too many connections of one address',
     means: 'limits.connections_per_address_max is reached by an address.',

@@ -8,7 +8,7 @@ import { assertError } from '../lib/expect.mjs';
 import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { Raw } from '../lib/raw.mjs';
-import { closeStreams } from '../lib/streams.mjs';
+import { closeStreams, sse } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
 
 let halley;
@@ -122,4 +122,19 @@ test('requests in flight (http.md 16.12)', async () => {
   await until('all places are free', async () => await inFlight() <= 1);
   await assertTaken(own('slow', 'POST', 'events', event));
   assert.ok(await metric(halley, 'halley_edge_in_flight_by_user_total') >= 2);
+});
+
+test('connections (http.md 16.13)', async () => {
+  const small = await start({ settings: {
+    HALLEY_EDGE_WORKERS: '1', HALLEY_EDGE_CONNECTIONS_MAX: '20' } });
+  try {
+    const streams = [];
+    for (let n = 0; n < 18; n += 1) streams.push(await sse(small, `u${n}`));
+    const refused = await http('GET', `${small.publicUrl}/v1/stream?user=another`);
+    assert.equal(assertError(refused, 503).code, 'connections_max');
+    await assertTaken(api(small, 'POST', '/v1/events', { subject: 'u7', data: 'hello' }));
+    assert.equal((await streams[7].event()).data, 'hello');
+  } finally {
+    await small.stop();
+  }
 });

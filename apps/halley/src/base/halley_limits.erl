@@ -35,8 +35,9 @@ of_shares() ->
       "share that one user may have of the room for kept values, beyond it 409, and of "
       "requests_in_flight_max, beyond it 429"},
      {servers_share_percent, 10, percent, edge,
-      "share of kept values' room, of ids_max, of the queues of events and of "
-      "requests_in_flight_max that is the servers' alone; users are refused before it"}].
+      "share of kept values' room, of ids_max, of the queues of events, of "
+      "requests_in_flight_max and of connections that is the servers' alone; users are refused "
+      "before it"}].
 
 of_ids_and_follows() ->
     [{id_bytes_max, 255, bytes, fixed, "longest id of a user, subject or event"},

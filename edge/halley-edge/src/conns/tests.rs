@@ -42,7 +42,7 @@ pub fn enter<D: Hung>(conns: &mut Conns<D>) -> (u32, UnixStream) {
     }
     let socket = std::net::TcpStream::from(OwnedFd::from(socket));
     let socket = mio::net::TcpStream::from_std(socket);
-    assert!(conns.table.limits.enter());
+    assert!(conns.table.limits.enter(false, 0));
     (conns.insert(socket, false, Address::NONE).unwrap(), client)
 }
 

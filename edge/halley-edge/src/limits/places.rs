@@ -126,7 +126,8 @@ mod tests {
         Whose::User(Key(n))
     }
 
-    /// http.md 16.12: "One user has at most `user_share_percent_max` percent of them, at least one".
+    /// http.md 16.12: "One user has at most `user_share_percent_max` percent of them, at least
+    /// one".
     #[test]
     fn parts_of_many_and_of_few() {
         let parts = |all, servers, user| {

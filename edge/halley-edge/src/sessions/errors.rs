@@ -39,8 +39,9 @@ pub const BUSY: HttpError = HttpError::new(
 const TOO_MANY_IN_FLIGHT: HttpError = HttpError::new(
     429,
     "too_many_in_flight",
-    "As many requests of this user wait for an answer here as limits.user_share_percent_max \
-     allows: wait for answers before you send more, or send events in batches (NDJSON).",
+    "As many requests of this user, or of its address where no token says who it is, wait for an \
+     answer here as limits.user_share_percent_max allows: wait for answers before you send more, \
+     or send events in batches (NDJSON).",
 )
 .after(1);
 /// Answer to a request that gets no place among those that wait for the brain.

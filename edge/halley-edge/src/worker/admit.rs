@@ -18,6 +18,7 @@ use mio::net::TcpStream;
 use crate::conns::proxy::Peer;
 use crate::conns::table::{Phase, flag};
 use crate::limits::address::Address;
+use crate::limits::places_of_clients;
 use crate::link::goodbye::LinkEnd;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -29,8 +30,8 @@ const ACCEPTS_PER_ROUND: usize = 256;
 const EDGE_FULL: HttpError = HttpError::new(
     503,
     "connections_max",
-    "This edge holds as many connections as edge.connections_max allows: try again later, or \
-     raise it.",
+    "This edge holds as many connections as edge.connections_max allows at this listener: try \
+     again later, or raise it.",
 )
 .after(5);
 
@@ -143,8 +144,9 @@ impl Worker {
             return Err(self.io.conns.address_full());
         }
         // Only for a client that may come in.
-        self.make_room();
-        if self.io.conns.table.used() < self.acceptor.connections_max() && limits.enter() {
+        self.make_room(api);
+        let percent = self.io.conns.settings.servers_share_percent;
+        if !self.table_is_full(api) && limits.enter(api, percent) {
             return Ok(());
         }
         limits.release(address);
@@ -152,9 +154,16 @@ impl Worker {
         Err(EDGE_FULL)
     }
 
+    /// Has this worker no place for another at this listener?
+    fn table_is_full(&self, api: bool) -> bool {
+        let (table, most) = (&self.io.conns.table, self.acceptor.connections_max());
+        let of_clients = places_of_clients(most, self.io.conns.settings.servers_share_percent);
+        table.used() >= most || !api && table.used_by_clients() >= of_clients
+    }
+
     /// Drops connections that have not asked for anything yet, the oldest first, while there are
-    /// more than their share of all places, or no place for another (16.5).
-    fn make_room(&mut self) {
+    /// more than their share of all places, or no place for another at this listener (16.5).
+    fn make_room(&mut self, api: bool) {
         let limits = Arc::clone(&self.shared.limits);
         let workers = usize::from(self.shared.config.workers);
         let places =
@@ -162,12 +171,12 @@ impl Worker {
         let share =
             places.saturating_mul(self.io.conns.settings.pending_connections_percent_max) / 100;
         loop {
-            let full =
-                limits.are_full() || self.io.conns.table.used() >= self.acceptor.connections_max();
+            let percent = self.io.conns.settings.servers_share_percent;
+            let full = limits.are_full(api, percent) || self.table_is_full(api);
             if !full && limits.pending() < share.max(1) {
                 return;
             }
-            let Some(index) = self.io.conns.table.oldest_pending() else { return };
+            let Some(index) = self.io.conns.table.oldest_pending(api) else { return };
             self.io.conns.stats.count(Stat::PendingDropped);
             self.sessions.end(&mut self.io, index, CloseReason::Client);
         }

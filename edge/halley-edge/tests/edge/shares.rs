@@ -1,10 +1,10 @@
 //! http.md 16.12: a user has its part of the requests that wait for the brain, and servers have
-//! theirs.
+//! theirs. 16.13: servers have places for connections.
 
 use std::cell::RefCell;
 
-use crate::brain::{Brain, Edge, Seen};
-use crate::client::Client;
+use crate::brain::{Brain, Edge, Seen, WINDOW};
+use crate::client::{Client, sse};
 use crate::limits::{from, refusal};
 use crate::operations::{heard, refused, say};
 use crate::token;
@@ -129,4 +129,40 @@ fn users_that_anybody_can_name() {
     let _of_exempt = take_both(&mut brain, || named("127.0.0.9", "ann"));
     let _other = named("127.0.0.9", "eve");
     brain.request();
+}
+
+/// 16.13: "The last `servers_share_percent` percent of the places [...], 1,000 at most, are for
+/// connections to the API listener." 16.5: "Those to the API listener make no room for others."
+#[test]
+fn connections_of_servers() {
+    let settings = [("servers_share_percent", "10")];
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "20"], &settings, WINDOW);
+    // One that says nothing yet is there before the clients come.
+    let mut first = edge.api();
+    brain.stat_becomes("pending_connections", 1);
+    let user = |n: usize| format!("user{n}");
+    let mut streams: Vec<_> = (0..18).map(|n| sse(&edge, &mut brain, &user(n))).collect();
+    for _ in 0..3 {
+        refusal(&mut edge.public(), 503, "connections_max");
+    }
+    brain.stat_becomes("refused_connections_total", 3);
+    let mut asks = |client: &mut Client| {
+        client.ask("GET", "/v1/history", "");
+        let conn = brain.request().conn;
+        brain.respond(conn, 200, "{}");
+        assert_eq!(client.response().status, 200);
+    };
+    asks(&mut first);
+    let mut second = edge.api();
+    asks(&mut second);
+    refusal(&mut edge.api(), 503, "connections_max");
+    // A server's place is a server's again.
+    drop(second);
+    brain.stat_becomes("connections", 19);
+    refusal(&mut edge.public(), 503, "connections_max");
+    let (stream, conn) = streams.remove(0);
+    drop(stream);
+    assert_eq!(brain.next(), Seen::Close(vec![(conn, 1_000)]));
+    sse(&edge, &mut brain, "another");
+    brain.stat_becomes("pending_connections_dropped_total", 0);
 }

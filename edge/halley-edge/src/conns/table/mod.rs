@@ -204,11 +204,14 @@ pub struct Table<D> {
     first_free: u32,
     last_free: u32,
     used: usize,
+    /// Those of them that came to the API listener.
+    used_by_servers: usize,
     details: Slab<D>,
     names: Names,
     /// Where connections come from.
     pub(crate) addresses: SideTable<Address>,
-    pub(crate) pending: Pending,
+    /// Of the public listener, and of the API listener.
+    pub(crate) pending: [Pending; 2],
     pub(crate) limits: Arc<SharedLimits>,
 }
 
@@ -220,10 +223,11 @@ impl<D: Default> Table<D> {
             first_free: NONE,
             last_free: NONE,
             used: 0,
+            used_by_servers: 0,
             details: Slab::default(),
             names: Names::default(),
             addresses: SideTable::default(),
-            pending: Pending::default(),
+            pending: Default::default(),
             limits,
         }
     }
@@ -231,6 +235,11 @@ impl<D: Default> Table<D> {
     /// Connections in the table.
     pub fn used(&self) -> usize {
         self.used
+    }
+
+    /// Those of them that came to the public listener.
+    pub fn used_by_clients(&self) -> usize {
+        self.used - self.used_by_servers
     }
 
     /// Slots, used or free: indices are below this.
@@ -254,6 +263,7 @@ impl<D: Default> Table<D> {
             self.first_free = next;
         }
         self.used += 1;
+        self.used_by_servers += usize::from(flags & flag::API != 0);
         self.addresses.set(index, address);
         self.came(index);
         index
@@ -272,15 +282,17 @@ impl<D: Default> Table<D> {
     pub fn remove(&mut self, index: u32) {
         let Some(slot) = self.get(index) else { return };
         if slot.phase != Phase::Free {
+            let api = slot.has(flag::API);
             self.take_detail(index);
             self.set_user(index, b"");
             self.asked(index);
-            self.limits.leave(self.address(index));
+            self.limits.leave(self.address(index), api);
             self.addresses.set(index, Address::NONE);
             if let Some(slot) = self.get(index) {
                 *slot = Slot::free(slot.generation() + 1);
             }
             self.used -= 1;
+            self.used_by_servers -= usize::from(api);
             self.append_free(index);
         }
     }

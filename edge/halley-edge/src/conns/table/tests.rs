@@ -14,7 +14,7 @@ pub fn table() -> Table<u8> {
 }
 
 pub fn enter(table: &mut Table<u8>) -> u32 {
-    assert!(table.limits.enter());
+    assert!(table.limits.enter(false, 0));
     table.insert(socket(), 0, Address::NONE)
 }
 
