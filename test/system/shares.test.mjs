@@ -3,12 +3,12 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { api, http } from '../lib/client.mjs';
+import { api, http, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
 import { start, test } from '../lib/halley.mjs';
 import { metric } from '../lib/metrics.mjs';
 import { Raw } from '../lib/raw.mjs';
-import { closeStreams, sse } from '../lib/streams.mjs';
+import { closeStreams, poll, sse } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
 
 let halley;
@@ -17,7 +17,8 @@ before(async () => {
     HALLEY_HISTORY_BYTES: '64MB', HALLEY_LIMITS_KEPT_BYTES_MAX: '200000',
     HALLEY_LIMITS_BYTES_PER_USER_PER_S_MAX: '100000000',
     // 2 for one user, 36 for all users.
-    HALLEY_EDGE_WORKERS: '1', HALLEY_LIMITS_REQUESTS_IN_FLIGHT_MAX: '40' } });
+    HALLEY_EDGE_WORKERS: '1', HALLEY_LIMITS_REQUESTS_IN_FLIGHT_MAX: '40',
+    HALLEY_LIMITS_CLOSINGS_MAX: '200', HALLEY_LIMITS_OPENINGS_MAX: '200' } });
 });
 after(async () => {
   closeStreams();
@@ -137,4 +138,16 @@ test('connections (http.md 16.13)', async () => {
   } finally {
     await small.stop();
   }
+});
+
+test('what traces remember (http-api.md, "Trace")', async () => {
+  const stream = await sse(halley, 'ann');
+  const { id } = await publish(halley, 'ann', 'hello');
+  assert.equal((await stream.event()).id, id);
+  stream.close();
+  await until('it is gone', async () => await sessionsOf(halley, 'ann') === 0);
+  const traceOfAnn = async () => (await api(halley, 'GET', `/v1/events/${id}/trace?user=ann`)).json;
+  const before = await traceOfAnn();
+  for (let n = 0; n < 300; n += 1) await poll(halley, 'mallory', { timeout: 0 });
+  assert.deepEqual(await traceOfAnn(), before);
 });

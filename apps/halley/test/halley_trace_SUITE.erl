@@ -12,7 +12,7 @@ all() ->
     [no_such_event, event_of_a_follower, event_of_nobody, unfollowed_since, unfollowed_before,
      link_is_behind, sessions_that_ended, closings_are_bounded, freed_numbers_are_not_complete,
      processes, sessions_of_a_link, a_link_that_is_behind, held_sessions, openings_are_bounded,
-     follow_in_the_making, user_that_is_leaving].
+     follow_in_the_making, user_that_is_leaving, a_user_without_end].
 
 init_per_testcase(_, Config) ->
     halley_test_brain:start(Config).
@@ -79,16 +79,16 @@ ended(Number, Conn, Reason) ->
     halley_closings:record(Number, #{worker => 1, conn => Conn, reason => Reason,
                                      drawn => halley_history:drawn()}).
 
-%% What was overwritten is not known to be complete any more.
+%% What was dropped is not known to be complete any more.
 closings_are_bounded(_) ->
-    ok = limits(#{closings_max => 3}),
+    ok = limits(#{closings_max => 3, user_share_percent_max => 100}),
     Early = publish(),
     [ok = ended(7, Conn, closed) || Conn <- lists:seq(1, 10)],
     Late = publish(),
     ?assertEqual([10, 9, 8], [Conn || #{conn := Conn} <- halley_closings:of_user(7)]),
     {ok, EarlySeq} = halley_history:find(Early),
     {ok, LateSeq} = halley_history:find(Late),
-    ?assert(EarlySeq =< halley_closings:floor() andalso halley_closings:floor() < LateSeq).
+    ?assert(EarlySeq =< halley_closings:floor(7) andalso halley_closings:floor(7) < LateSeq).
 
 %% The number's next user is somebody else, and who had it may come again.
 freed_numbers_are_not_complete(_) ->
@@ -98,7 +98,7 @@ freed_numbers_are_not_complete(_) ->
     ok = halley_closings:freed([7]),
     ?assertEqual([], halley_closings:of_user(7)),
     {ok, Seq} = halley_history:find(Id),
-    ?assert(Seq =< halley_closings:floor()).
+    ?assert(Seq =< halley_closings:floor(undefined)).
 
 %% --- where sessions began ---
 
@@ -186,7 +186,7 @@ held_sessions(_) ->
     ok = halley_directory_leaving:hold(Bob, Slot),
     #{held := 1} = trace(Id, <<"bob">>).
 
-%% The ring forgets the oldest, and knows from where on it knows all.
+%% The oldest are dropped, and it is known from where on all are there.
 openings_are_bounded(_) ->
     ok = limits(#{openings_max => 3}),
     Bob = number(<<"bob">>),
@@ -222,3 +222,30 @@ user_that_is_leaving(_) ->
     ok = halley_ids_sweep:round(),
     undefined = halley_ids:lookup(<<"bob">>),
     ?assertMatch(#{ended := [#{reason := closed}]}, trace(Id, <<"bob">>)).
+
+%% docs/internals/shares.md: a user whose sessions come and go as fast as they can pushes out what
+%% is remembered of its own alone.
+a_user_without_end(_) ->
+    ok = limits(#{closings_max => 100, openings_max => 100}),
+    [Ann, Mallory] = [number(User) || User <- [<<"ann">>, <<"mallory">>]],
+    {_, Slot, _} = link_with([{Ann, 1}]),
+    ok = halley_began:syncs(Slot),
+    ok = halley_began:synced(Slot),
+    Id = publish(),
+    ok = halley_began:opened(halley_began:written(Slot), [{Ann, {link, Slot, 1}}]),
+    ok = ended(Ann, 2, slow_consumer),
+    [begin
+         ok = halley_began:opened(none, [{Mallory, {link, Slot, 1000 + Conn}}]),
+         ok = ended(Mallory, 1000 + Conn, closed)
+     end || Conn <- lists:seq(1, 1000)],
+    #{ended := Ended, sessions := [#{began := Began}]} = trace(Id, <<"ann">>),
+    ?assertMatch([#{conn := 2, reason := slow_consumer}], Ended),
+    ?assertEqual('after', Began),
+    {ok, Seq} = halley_history:find(Id),
+    Known = [Seq > max(halley_closings:floor(User), halley_openings:floor(User))
+             || User <- [Ann, Mallory]],
+    ?assertEqual([true, false], Known),
+    ?assertEqual([2000, 1999, 1998, 1997, 1996],
+                 [Conn || #{conn := Conn} <- halley_closings:of_user(Mallory)]),
+    ?assertEqual(5, length(halley_openings:of_user(Mallory))),
+    ok = limits(#{}).

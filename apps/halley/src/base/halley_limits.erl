@@ -32,8 +32,8 @@ table() ->
 %% Of what all share (docs/internals/shares.md).
 of_shares() ->
     [{user_share_percent_max, 5, percent, edge,
-      "share that one user may have of the room for kept values, beyond it 409, and of "
-      "requests_in_flight_max, beyond it 429"},
+      "share that one user may have of the room for kept values, beyond it 409, of "
+      "requests_in_flight_max, beyond it 429, and of what traces remember"},
      {servers_share_percent, 10, percent, edge,
       "share of kept values' room, of ids_max, of the queues of events, of "
       "requests_in_flight_max and of connections that is the servers' alone; users are refused "

@@ -1,5 +1,5 @@
 %% A seq in a word of `atomics' that only rises, whoever writes it at once: the floor of
-%% `halley_closings' and `halley_openings'.
+%% `halley_user_rows'.
 -module(halley_floor).
 
 -export([raise/3]).

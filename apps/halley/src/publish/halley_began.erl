@@ -14,7 +14,7 @@
 
 -export([written/1, opened/2, login/2, held/2, fed/2, subscription/4]).
 -export([syncs/1, synced/1, catches_up/1]).
--export([of_session/3, has_unsubscribed/3]).
+-export([of_session/4, has_unsubscribed/3]).
 -export_type([began/0, seqs/0]).
 
 %% `before': it was there when the event was published. `cursor_before': it came with a cursor from
@@ -107,13 +107,13 @@ catches_up(Slot) ->
     halley_openings:note({catchup, Slot}, halley_history:drawn()).
 
 %% What a session has of an event. `Subjects': by which it has it if it is subscribed to one of them
-%% alone; `theirs' if the event is its user's anyway.
+%% alone; `theirs' if the event is its user's anyway. The rows and the floor are its user's.
 -spec of_session(halley_directory:session(), {seqs(), theirs | [halley_id:id()]},
-                 [halley_openings:row()]) -> began().
-of_session(Session, {Seqs, Ground}, All) ->
+                 [halley_openings:row()], Floor :: halley_cursor:seq()) -> began().
+of_session(Session, {Seqs, Ground}, All, Floor) ->
     After = after_place(Session),
     Rows = [Row || #{session := S, place := Place} = Row <- All, S =:= Session, Place > After],
-    case opening(Seqs, Session, Rows) of
+    case opening(Seqs, Session, Rows, Floor) of
         Began when Began =:= before; Began =:= cursor_before ->
             case is_ground(Ground, Seqs, Rows) of
                 true -> Began;
@@ -131,10 +131,10 @@ after_place({link, Slot, _}) ->
 after_place(_) ->
     0.
 
-opening(Seqs, Session, Rows) ->
+opening(Seqs, Session, Rows, Floor) ->
     case [{What, Drawn} || #{what := What, drawn := Drawn} <- Rows, is_opening(What)] of
         [{What, Drawn} | _] -> opened(What, Drawn, Session, Seqs);
-        [] -> older(Session, Seqs)
+        [] -> older(Session, Seqs, Floor)
     end.
 
 is_opening({subscribed, _}) -> false;
@@ -160,9 +160,9 @@ opened({As, Vector}, _, _, #{shard := Shard, first := First, last := Last}) ->
 opened(unreadable, _, _, _) ->
     unknown.
 
-%% Such a one opened before all that have rows, or before its link.
-older(Session, #{first := First}) ->
-    case First > halley_openings:floor() andalso synced_before(First, Session) of
+%% Such a one opened before all of its user's that have rows, or before its link.
+older(Session, #{first := First}, Floor) ->
+    case First > Floor andalso synced_before(First, Session) of
         true -> before;
         false -> unknown
     end.

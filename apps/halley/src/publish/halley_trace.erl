@@ -95,6 +95,8 @@ trace(#{seq := Seq, shard := Shard} = Record, User, Changes, Number) ->
                                {_, Count} <- halley_directory_leaving:held(N)]),
     All = [Session || N <- [Number], N =/= undefined, Session <- halley_directory:sessions(N)],
     Rows = lists:append([halley_openings:of_user(N) || N <- [Number], N =/= undefined]),
+    Floor = halley_openings:floor(Number),
+    Ended = lists:append([halley_closings:of_user(N) || N <- [Number], N =/= undefined]),
     {Meant, Sessions} =
         case {is_theirs(Record, User, Changes, Number), subscribed(Record, All)} of
             {no, [_ | _] = Subscribed} -> {subscribed, Subscribed};
@@ -108,21 +110,19 @@ trace(#{seq := Seq, shard := Shard} = Record, User, Changes, Number) ->
                                    end, none, Changes),
       held => Held,
       sessions => [#{session => Session, passed => passed(Session, Shard, Seq),
-                     began => began(Session, {Meant, Seqs}, Record, Rows)}
+                     began => began(Session, {Meant, Seqs}, Record, {Rows, Floor})}
                    || Session <- Sessions],
-      ended => [Closing || N <- [Number], N =/= undefined,
-                           #{drawn := Drawn} = Closing <- halley_closings:of_user(N),
-                           Drawn >= map_get(first, Seqs)],
+      ended => [Closing || #{drawn := Drawn} = Closing <- Ended, Drawn >= map_get(first, Seqs)],
       unsubscribed => halley_began:has_unsubscribed(Seqs, subjects(Record), Rows),
-      is_complete => is_complete(Seqs),
+      is_complete => is_complete(Seqs, max(Floor, halley_closings:floor(Number))),
       deleted => halley_history:forgotten(User) >= Seq}.
 
-began(Session, {Meant, Seqs}, Record, Rows) ->
+began(Session, {Meant, Seqs}, Record, {Rows, Floor}) ->
     Ground = case Meant of
         subscribed -> subjects(Record);
         _ -> theirs
     end,
-    sure(halley_began:of_session(Session, {Seqs, Ground}, Rows), Record).
+    sure(halley_began:of_session(Session, {Seqs, Ground}, Rows, Floor), Record).
 
 %% What a replay may have left out, as it was too old for its subject by then; and what found no
 %% session though one was there: by a catch-up, or not at all.
@@ -140,9 +140,8 @@ sure(Began, _) ->
 
 %% Whether all sessions that ended since, and all changes of subscriptions, have their rows, and
 %% all that live are known.
-is_complete(#{first := First}) ->
-    First > halley_closings:floor() andalso First > halley_openings:floor()
-        andalso halley_links_synced:since() =/= never.
+is_complete(#{first := First}, Floor) ->
+    First > Floor andalso halley_links_synced:since() =/= never.
 
 subscribed(Record, Sessions) ->
     [Session || {link, Slot, Conn} = Session <- Sessions,
