@@ -49,6 +49,17 @@ const rules = {
     assert.equal(spread.status, 404);
     assert.match(spread.json.error.message, /if an id in it has a \/, write that as %2F/);
   },
+  'Behind a proxy that decodes `%2F`, an id with a `/` stands in the query.': async () => {
+    const me = `${halley.publicUrl}/v1/me`;
+    assert.equal((await http('PUT', `${me}/follows?user=eve&subject=room%2F9`)).json.added, 1);
+    assert.equal((await http('PUT', `${me}/follows/room%2F9?user=eve`)).json.already, 1);
+    for (const path of ['follows/room/9', 'presence/room/9', 'subjects/room/9/events']) {
+      assert.equal((await http('GET', `${me}/${path}?user=eve`)).status, 404);
+    }
+    for (const path of ['presence', 'subjects/events', 'subjects/presence']) {
+      assert.equal((await http('GET', `${me}/${path}?user=eve&subject=room%2F9`)).status, 200);
+    }
+  },
   'A path with a slash at its end is another path: 404.': async () => {
     assert.equal((await api(halley, 'GET', '/v1/subjects/a/events/')).status, 404);
   },

@@ -97,7 +97,13 @@ routes() ->
      {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}]}].
 
 -spec handle(request()) -> response().
-handle(#{listener := Listener, path := Path, method := Name} = Request) ->
+handle(Request) ->
+    case halley_api_place:of_request(Request, routes()) of
+        {ok, Placed} -> placed(Placed);
+        {error, Error} -> halley_api_error:response(Error)
+    end.
+
+placed(#{listener := Listener, path := Path, method := Name} = Request) ->
     Method = method(Name),
     Found = route(Listener, Path, routes()),
     Need = need(Method, Found),
@@ -134,19 +140,26 @@ view(Rights) ->
 
 %% `later': it is for `handle/1', and nothing was done yet.
 -spec prepare(request()) -> later | prepared().
-prepare(#{listener := public, path := [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject],
-          method := Name} = Request) when Name =:= <<"PUT">>; Name =:= <<"DELETE">> ->
+prepare(Request) ->
+    case halley_api_place:of_request(Request, routes()) of
+        {ok, Placed} -> prepare_placed(Placed);
+        {error, Error} -> {answer, halley_api_error:response(Error)}
+    end.
+
+prepare_placed(#{listener := public, path := [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject],
+                 method := Name} = Request) when Name =:= <<"PUT">>; Name =:= <<"DELETE">> ->
     case halley_api_access:judge(session, Request) of
         ok -> halley_api_subscriptions_h:prepare(method(Name), [Subject], Request);
         {refused, Answer} -> {answer, Answer}
     end;
-prepare(#{listener := public, path := [<<"v1">>, <<"me">>, <<"state">>],
-          method := <<"PUT">>, body := {full, _}} = Request) ->
+prepare_placed(#{listener := public, path := [<<"v1">>, <<"me">>, <<"state">>],
+                 method := <<"PUT">>, body := {full, _}} = Request) ->
     case halley_api_access:judge(user, Request) of
         ok -> halley_api_state_h:prepare(put, [], Request);
         {refused, Answer} -> {answer, Answer}
     end;
-prepare(#{listener := Listener, path := Path, method := <<"POST">>, body := {full, _}} = Request) ->
+prepare_placed(#{listener := Listener, path := Path, method := <<"POST">>,
+                 body := {full, _}} = Request) ->
     Found = route(Listener, Path, routes()),
     case is_of_events(Found) andalso halley_api_events_h:is_one(Request) of
         true ->
@@ -157,7 +170,7 @@ prepare(#{listener := Listener, path := Path, method := <<"POST">>, body := {ful
         false ->
             later
     end;
-prepare(_) ->
+prepare_placed(_) ->
     later.
 
 check_parameters({Module, _, _, Fixed}, #{listener := Listener} = Request) ->
@@ -237,6 +250,14 @@ not_found(Listener, Path) ->
 
 %% What may make it another path than the one that was meant.
 spelling([_, _ | _] = Path, Patterns) ->
+    case lists:any(fun(Pattern) -> halley_api_place:lacks_id(Pattern, Path) end, Patterns) of
+        true -> "; the id is missing: say it in the path, or as ?subject=<id>";
+        false -> spread(Path, Patterns)
+    end;
+spelling(_, _) ->
+    [].
+
+spread(Path, Patterns) ->
     WithoutEnd = lists:droplast(Path),
     case lists:last(Path) =:= <<>>
              andalso lists:any(fun(Pattern) -> matches(Pattern, WithoutEnd) =/= no end, Patterns) of
@@ -246,9 +267,7 @@ spelling([_, _ | _] = Path, Patterns) ->
                 true -> "; if an id in it has a /, write that as %2F";
                 false -> []
             end
-    end;
-spelling(_, _) ->
-    [].
+    end.
 
 %% Whether the path would be of the route, if an id had several segments.
 is_spread([Part | Pattern], [Part | Path]) -> is_spread(Pattern, Path);

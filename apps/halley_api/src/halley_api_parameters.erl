@@ -36,7 +36,8 @@ check(Listener, Module, Fixed, #{path := Path, query := Query}) ->
 %% What a resource reads.
 read(halley_api_past_h, _) -> [<<"limit">>, <<"before">>, <<"after">>];
 read(halley_api_me_h, [<<"past">>]) -> [<<"limit">>, <<"before">>, <<"after">>];
-read(halley_api_me_h, [<<"follows">>]) -> [<<"limit">>, <<"after">>];
+%% With `subject' it is the request of one follow, which `halley_api_place' has made of it.
+read(halley_api_me_h, [<<"follows">>]) -> [<<"limit">>, <<"after">>, <<"subject">>];
 read(halley_api_subjects_h, _) -> [<<"limit">>, <<"after">>];
 read(halley_api_presence_h, _) -> [<<"limit">>, <<"after">>];
 read(halley_api_revocations_h, _) -> [<<"limit">>, <<"after">>];

@@ -48,8 +48,8 @@ context(Writer, RequestWindow) ->
 prepare({request, _, _, Flags, <<"POST">>, _, _, Body} = Request)
   when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
     parsed(Request);
-prepare({request, _, public, Flags, _, <<"/v1/me/subscriptions/", _/binary>>, _, _} = Request)
-  when Flags band ?FLAG_END =/= 0 ->
+prepare({request, _, public, Flags, _, <<"/v1/me/subscriptions", Next, _/binary>>, _, _} = Request)
+  when Flags band ?FLAG_END =/= 0, Next =:= $/ orelse Next =:= $? ->
     parsed(Request);
 prepare({request, _, public, Flags, <<"PUT">>, <<"/v1/me/state">>, _, Body} = Request)
   when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->

@@ -143,7 +143,7 @@ impl Http {
         };
         match stage {
             Stage::Head if answers_wait => 0,
-            Stage::Head => READ_BYTES,
+            Stage::Head | Stage::Form(_) => READ_BYTES,
             Stage::Length(_) | Stage::Chunked(_) if room => exchange_of(&mut io.conns, index)
                 .map_or(0, |exchange| exchange.window.min(READ_BYTES)),
             Stage::Length(_) | Stage::Chunked(_) => {
@@ -222,6 +222,10 @@ impl Http {
         match stage {
             Stage::Answer => Step::Wait,
             Stage::Length(_) | Stage::Chunked(_) => self.body_step(io, sessions, index, input),
+            Stage::Form(_) => match self.form_goes_on(io, sessions, index, input) {
+                Some(used) => Step::Used(used),
+                None => Step::Done,
+            },
             Stage::Head if answers_wait => Step::Wait,
             Stage::Head => self.head_step(io, sessions, index, input),
         }
@@ -238,8 +242,7 @@ impl Http {
             Ok(Some(request)) => {
                 io.conns.stats.count(Stat::Requests);
                 io.conns.table.asked(index);
-                let body = input.get(request.head_bytes..).unwrap_or_default();
-                match self.request(io, sessions, index, &request, body) {
+                match self.request(io, sessions, index, &request, input) {
                     Some(used) => Step::Used(request.head_bytes + used),
                     None => Step::Done,
                 }
@@ -279,7 +282,7 @@ impl Http {
                 Ok((n, *left == 0))
             }
             Stage::Chunked(decoder) => decoder.decode_all(input, &mut self.joined),
-            Stage::Head | Stage::Answer => return Step::Wait,
+            Stage::Head | Stage::Form(_) | Stage::Answer => return Step::Wait,
         };
         let (used, done) = match taken {
             Ok(taken) => taken,

@@ -10,18 +10,20 @@ use halley_link::{FLAG_END, FLAG_EXPECT, Frame, Item, List, Pair};
 use halley_wire::HttpError;
 use halley_wire::http1::chunked::ChunkedDecoder;
 use halley_wire::http1::cors;
-use halley_wire::http1::head::{BodyFraming, Request};
+use halley_wire::http1::head::{BodyFraming, Request, parse_request};
+use halley_wire::http1::response::CONTINUE;
 use halley_wire::target;
 
 use crate::conns::table::flag;
 use crate::http::read::body_came;
-use crate::http::respond::STREAM_METHODS;
+use crate::http::respond::{stream_methods, takes_form};
 use crate::http::state::Http;
 use crate::limits::places::{Place, Whose};
 use crate::limits::sketch::Key;
 use crate::sessions::detail::exchange_or_new;
 use crate::sessions::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::exchange::{Reply, Stage};
+use crate::sessions::form::Form;
 use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::stream::Opened;
@@ -41,15 +43,39 @@ enum Stream {
     Status,
 }
 
+impl Stream {
+    /// Of the public listener.
+    fn of_public(path: &str) -> Option<Stream> {
+        match path {
+            "/v1/stream" => Some(Stream::Events),
+            "/v1/poll" => Some(Stream::Poll),
+            "/v1/ws" => Some(Stream::WebSocket),
+            _ => path.starts_with("/test/").then_some(Stream::Article),
+        }
+    }
+
+    /// Of the API listener. Everything but GET is the brain's to judge, which has the keys.
+    fn of_api(path: &str, status: bool) -> Option<Stream> {
+        (status && path == "/v1/status/stream").then_some(Stream::Status)
+    }
+}
+
 /// Methods of the API, for preflights.
 const API_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 /// Those of what users do themselves.
 const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
-const WRONG_METHOD: HttpError =
-    HttpError::new(405, "method_not_allowed", "Streams and polls are requested with GET.");
-const BODY_NOT_ALLOWED: HttpError =
-    HttpError::new(400, "body_not_allowed", "A request for a stream or a poll has no body.");
+const WRONG_METHOD: HttpError = HttpError::new(
+    405,
+    "method_not_allowed",
+    "Streams and polls are requested with GET, or with POST and a form; WebSockets with GET.",
+);
+const BODY_NOT_ALLOWED: HttpError = HttpError::new(
+    400,
+    "body_not_allowed",
+    "A GET request for a stream or a poll has no body: send its parameters in the address, or a \
+     form with POST.",
+);
 const HEADER_NAME_TOO_LONG: HttpError =
     HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
 
@@ -101,16 +127,17 @@ fn headers_of<'a>(principal: &'a Principal<'_>) -> [(&'static str, &'a [u8]); 2]
 }
 
 impl Http {
-    /// Answers a request or passes it on. Gives how many bytes of the body were used, `None` when
-    /// the connection is no longer one for requests.
+    /// Answers a request, whose head is the beginning of `input`, or passes it on. Gives how many
+    /// bytes of the body were used, `None` when the connection is no longer one for requests.
     pub fn request(
         &mut self,
         io: &mut Io,
         sessions: &mut Sessions,
         index: u32,
         req: &Request<'_>,
-        body: &[u8],
+        input: &[u8],
     ) -> Option<usize> {
+        let (head, body) = input.split_at_checked(req.head_bytes)?;
         let api = io.conns.slot(index)?.has(flag::API);
         let is_foreign = io.conns.is_foreign(req, api);
         let exchange = exchange_or_new(&mut io.conns, index)?;
@@ -125,20 +152,14 @@ impl Http {
         if req.method == "OPTIONS" && req.header("access-control-request-method").is_some() {
             return self.preflight(io, sessions, index, req, api);
         }
-        let stream = match path {
-            "/v1/stream" if !api => Some(Stream::Events),
-            "/v1/poll" if !api => Some(Stream::Poll),
-            "/v1/ws" if !api => Some(Stream::WebSocket),
-            _ if !api && path.starts_with("/test/") => Some(Stream::Article),
-            // Everything but GET is the brain's to judge, which has the keys.
-            "/v1/status/stream" if api && req.method == "GET" => {
-                io.conns.settings.status_streams.then_some(Stream::Status)
-            }
-            _ => None,
-        };
+        let status = req.method == "GET" && io.conns.settings.status_streams;
+        let stream = if api { Stream::of_api(path, status) } else { Stream::of_public(path) };
         match (stream, req.method) {
             (None, _) => self.pass_on(io, sessions, index, req, api, body),
             (Some(stream), "GET" | "HEAD") => self.stream_request(io, sessions, index, req, stream),
+            (Some(_), "POST") if takes_form(path) => {
+                self.form_begins(io, sessions, index, req, head, body)
+            }
             (Some(_), "OPTIONS") => self.preflight(io, sessions, index, req, api),
             (Some(_), _) => self.local_error(io, sessions, index, req, &WRONG_METHOD),
         }
@@ -172,6 +193,68 @@ impl Http {
         }
     }
 
+    /// A request whose parameters stand in its body.
+    fn form_begins(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        req: &Request<'_>,
+        head: &[u8],
+        body: &[u8],
+    ) -> Option<usize> {
+        let form = match Form::of(req, head) {
+            Ok(form) => form,
+            Err(error) => return self.local_error(io, sessions, index, req, &error),
+        };
+        if req.body != BodyFraming::None && req.expect_continue && body.is_empty() {
+            io.conns.push(index, CONTINUE.into());
+        }
+        exchange_or_new(&mut io.conns, index)?.stage = Stage::Form(Box::new(form));
+        self.form_goes_on(io, sessions, index, body)
+    }
+
+    /// More of such a body came, or its beginning. Gives how many bytes were used, `None` when the
+    /// connection is no longer one for requests.
+    pub fn form_goes_on(
+        &mut self,
+        io: &mut Io,
+        sessions: &mut Sessions,
+        index: u32,
+        input: &[u8],
+    ) -> Option<usize> {
+        let exchange = exchange_or_new(&mut io.conns, index)?;
+        let Stage::Form(mut form) = std::mem::take(&mut exchange.stage) else { return None };
+        let (used, is_whole) = match form.read(input) {
+            Ok(read) => read,
+            Err(error) => {
+                self.refuse(io, sessions, index, &error);
+                return None;
+            }
+        };
+        if !is_whole {
+            exchange.stage = Stage::Form(form);
+            body_came(io, index, used);
+            return Some(used);
+        }
+        let head = io.conns.settings.head;
+        let Ok(Some(req)) = parse_request(&form.head, &head) else { return None };
+        let (path, _) = target::split(req.target);
+        let stream = Stream::of_public(path)?;
+        let more = match form.target(req.target) {
+            // Nothing of the body is left.
+            Ok(target) => {
+                let req = Request { target: &target, body: BodyFraming::None, ..req };
+                self.stream_request(io, sessions, index, &req, stream)
+            }
+            Err(error) => {
+                let req = Request { body: BodyFraming::None, ..req };
+                self.local_error(io, sessions, index, &req, &error)
+            }
+        };
+        more.map(|_| used)
+    }
+
     fn preflight(
         &mut self,
         io: &mut Io,
@@ -183,7 +266,7 @@ impl Http {
         let methods = match target::split(req.target) {
             _ if api => API_METHODS,
             (path, _) if is_me(path) => ME_METHODS,
-            _ => STREAM_METHODS,
+            (path, _) => stream_methods(path),
         };
         self.local(io, sessions, index, req, |out, options| cors::preflight(out, methods, options))
     }

@@ -7,6 +7,7 @@ use halley_wire::HttpError;
 use halley_wire::http1::head::{BodyFraming, Request};
 use halley_wire::http1::headers::{is_tchar, stays_at_edge};
 use halley_wire::http1::response::{Head, ResponseOptions, http_error};
+use halley_wire::target;
 
 use crate::http::read::body_came;
 use crate::http::state::Http;
@@ -19,7 +20,19 @@ use crate::sessions::state::{Io, Sessions};
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;
 /// Methods of the paths that the edge answers itself.
-pub const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
+const STREAM_METHODS: &str = "GET, HEAD, OPTIONS";
+/// Of those that take a form as well.
+const FORM_METHODS: &str = "GET, HEAD, POST, OPTIONS";
+
+/// Methods of one of these paths.
+pub fn stream_methods(path: &str) -> &'static str {
+    if takes_form(path) { FORM_METHODS } else { STREAM_METHODS }
+}
+
+/// May the parameters of this path stand in a body (http.md 28.2)?
+pub fn takes_form(path: &str) -> bool {
+    matches!(path, "/v1/stream" | "/v1/poll")
+}
 
 impl Http {
     /// An answer of the edge's own to a request of which nothing has been passed on. The
@@ -75,7 +88,8 @@ impl Http {
         self.local(io, sessions, index, req, |out, options| {
             let challenge = challenge.as_deref();
             let retry_after_s = (error.status == 503).then_some(RETRY_AFTER_S);
-            let allow = (error.status == 405).then_some(STREAM_METHODS);
+            let (path, _) = target::split(req.target);
+            let allow = (error.status == 405).then_some(stream_methods(path));
             let options = ResponseOptions { retry_after_s, allow, challenge, ..*options };
             http_error(out, &error, &options);
         })

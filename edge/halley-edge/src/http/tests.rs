@@ -150,7 +150,7 @@ fn a_late_body_stays_late() {
 /// http.md 6: a preflight is told the methods of the path.
 #[test]
 fn preflights_name_the_methods_of_the_path() {
-    for (path, has_post) in [("/v1/stream", false), ("/v1/me/events", true)] {
+    for (path, has_post) in [("/v1/ws", false), ("/v1/stream", true), ("/v1/me/events", true)] {
         let mut edge = Edge::new();
         let (index, mut client) = enter(&mut edge.io.conns);
         let lines = "Host: h\r\nOrigin: http://a\r\nAccess-Control-Request-Method: POST\r\n";

@@ -7,6 +7,7 @@ use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
 use crate::limits::places::Place;
+use crate::sessions::form::Form;
 
 /// How far a request was read.
 #[derive(Default)]
@@ -18,6 +19,8 @@ pub enum Stage {
     Length(u64),
     /// A chunked body.
     Chunked(ChunkedDecoder),
+    /// A body that the edge reads itself.
+    Form(Box<Form>),
     /// The request is whole; the brain has it.
     Answer,
 }
@@ -122,7 +125,8 @@ impl Exchange {
 
     /// Is it the client's body that is waited for?
     pub fn body_is_next(&self) -> bool {
-        matches!(self.stage, Stage::Length(_) | Stage::Chunked(_)) && !self.brain_is_next()
+        matches!(self.stage, Stage::Length(_) | Stage::Chunked(_) | Stage::Form(_))
+            && !self.brain_is_next()
     }
 
     /// So many bytes of the body came; `now_us` is the time, `grace_us` how far it may ever be

@@ -1,9 +1,9 @@
 //! Sessions, from a client's request on: the methods of `Sessions`, which use the connections, the
 //! link and the groups that the caller lends them ([`state::Io`]).
 //!
-//! - `stream.rs` opens streams and `poll.rs` long polls; `admit.rs` and `admission.rs` decide when
-//!   one gets its session; `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain,
-//!   and `ending.rs` ends it;
+//! - `stream.rs` opens streams and `poll.rs` long polls, whose parameters `form.rs` may read from a
+//!   body; `admit.rs` and `admission.rs` decide when one gets its session; `subscriptions.rs` has
+//!   its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends it;
 //! - `identity.rs` and `identify.rs` find the user of a request, `tokens.rs` and `expiry.rs` the
 //!   end of its token, `rights.rs` ends subscriptions that a renewed token doesn't allow;
 //! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` write
@@ -25,6 +25,7 @@ pub mod ending;
 pub mod errors;
 pub mod exchange;
 pub mod expiry;
+pub mod form;
 pub mod holds;
 pub mod identify;
 pub mod identity;

@@ -12,7 +12,7 @@
 //! subscriptions have nothing here.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use halley_link::{Frame, Id, Item, List};
 use halley_wire::HttpError;
@@ -260,23 +260,43 @@ fn subjects(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// # Errors
 /// 400 for what is no subject, and as for any parameter.
 pub fn of_target(target: &str) -> Result<Vec<u8>, HttpError> {
-    let mut packed = Vec::new();
+    let mut named = Named::default();
     if let Some(several) = target::query_value(target, "subjects")? {
-        several.split(',').try_for_each(|subject| put_checked(&mut packed, subject))?;
+        several.split(',').try_for_each(|subject| named.put(subject))?;
     }
     let (_, query) = target::split(target);
     for pair in query.unwrap_or_default().split('&') {
         if let Some(value) = pair.strip_prefix("subject=") {
             let subject: Cow<'_, str> = target::decode(value, Plus::Space)?;
-            put_checked(&mut packed, &subject)?;
+            named.put(&subject)?;
         }
     }
     if let Some(several) = target::query_value(target, "presence")? {
-        several.split(',').try_for_each(|subject| {
-            put_checked(&mut packed, &presence_of(subject).ok_or(BAD_PRESENCE)?)
-        })?;
+        several
+            .split(',')
+            .try_for_each(|subject| named.put(&presence_of(subject).ok_or(BAD_PRESENCE)?))?;
     }
-    Ok(packed)
+    Ok(named.packed)
+}
+
+/// Subjects of a request, each once. A form names thousands: a look at all for each would take the
+/// worker's time.
+#[derive(Default)]
+struct Named {
+    packed: Vec<u8>,
+    known: HashSet<Box<str>>,
+}
+
+impl Named {
+    fn put(&mut self, subject: &str) -> Result<(), HttpError> {
+        if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+            return Err(BAD_SUBJECTS);
+        }
+        if self.known.insert(subject.into()) {
+            put(&mut self.packed, subject.as_bytes());
+        }
+        Ok(())
+    }
 }
 
 /// As [`of_target`] for a poll, which is told of no presence: one that waits for nothing may ask
@@ -287,16 +307,6 @@ pub fn of_target(target: &str) -> Result<Vec<u8>, HttpError> {
 pub fn of_poll(target: &str, waits: bool) -> Result<Vec<u8>, HttpError> {
     let packed = of_target(target)?;
     if waits && subjects(&packed).any(is_presence) { Err(BAD_PRESENCE) } else { Ok(packed) }
-}
-
-fn put_checked(packed: &mut Vec<u8>, subject: &str) -> Result<(), HttpError> {
-    if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
-        return Err(BAD_SUBJECTS);
-    }
-    if !subjects(packed).any(|known| known == subject.as_bytes()) {
-        put(packed, subject.as_bytes());
-    }
-    Ok(())
 }
 
 /// Does the brain know of subscriptions?

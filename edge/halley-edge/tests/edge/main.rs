@@ -17,6 +17,7 @@ mod edge;
 mod expiry;
 mod faults;
 mod flow;
+mod forms;
 mod groups;
 mod handshake;
 mod holds;

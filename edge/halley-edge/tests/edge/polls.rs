@@ -176,9 +176,10 @@ fn other_requests() {
     let mut client = edge.public();
     client.ask("GET", "/v1/poll", "");
     assert!(client.response().body.contains("user_missing"));
-    client.ask("POST", "/v1/poll?user=u", "");
+    client.ask("PUT", "/v1/poll?user=u", "");
     let response = client.response();
-    assert_eq!((response.status, response.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    let allow = response.header("allow");
+    assert_eq!((response.status, allow), (405, Some("GET, HEAD, POST, OPTIONS")));
     client.ask("HEAD", "/v1/poll?user=u", "");
     let head = client.head();
     assert!(head.contains("\r\nContent-Type: application/json\r\n"), "{head}");

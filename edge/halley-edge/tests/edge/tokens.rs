@@ -363,7 +363,8 @@ fn a_preflight_allows_what_users_do() {
     assert!(headers.contains("authorization") && headers.contains("content-type"), "{headers}");
     client.ask("OPTIONS", "/v1/stream", lines);
     let methods = client.response();
-    assert_eq!(methods.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));
+    let methods = methods.header("access-control-allow-methods");
+    assert_eq!(methods, Some("GET, HEAD, POST, OPTIONS"));
     let refused = ask(&edge, "/v1/me/follows", "Origin: https://app.example\r\n");
     assert_eq!(refused.header("access-control-allow-origin"), Some("https://app.example"));
 }
