@@ -54,6 +54,12 @@ const AGAIN = /^(brain|resp|oper|unr|http$)/;
 /** Every event has one before it is sent first; it needs no secure page, as `randomUUID` does. */
 export const newId = (): string => `${crypto.getRandomValues(new Uint32Array(3))}`;
 
+/**
+ * In the query, as some proxies decode `%2F` in paths (http.md 28.1). What can't be written in an
+ * address is an exception here, and would be another id there. An object, as an empty id is said.
+ */
+const about = (id: string) => ({ subject: Object(encodeURI(id) && id) });
+
 export abstract class Doing extends Listening {
   /** How long each is tried, in milliseconds. */
   protected patience = TIMEOUT_MS;
@@ -92,7 +98,7 @@ export abstract class Doing extends Listening {
   }
 
   async presence(user: string): Promise<{ user: string; online: boolean }> {
-    return this.call('GET', `me/presence/${encodeURIComponent(user)}`);
+    return this.call('GET', 'me/presence', about(user));
   }
 
   /** Any other operation of a WebSocket (http.md 18), as it is; gives what is answered. */
@@ -153,7 +159,7 @@ export abstract class Doing extends Listening {
     const { subject } = event;
     try {
       waiting.done(await (op.endsWith('follow')
-        ? this.#follows(op === 'follow', subject!)
+        ? this.call(op === 'follow' ? 'PUT' : 'DELETE', 'me/follows', about(subject!))
         : op === 'subscribe'
           ? this.call('GET', 'poll', { timeout: '0' }, undefined,
             this.beside(subject ?? PRESENCE + event.presence)).then(() => {})
@@ -165,24 +171,12 @@ export abstract class Doing extends Listening {
     }
   }
 
-  /** A subject with a slash goes as a line: some proxies decode it within a path. */
-  async #follows(isOn: boolean, subject: string): Promise<unknown> {
-    if (!subject.includes('/')) {
-      return this.call(isOn ? 'PUT' : 'DELETE', `me/follows/${encodeURIComponent(subject)}`);
-    }
-    const { errors, ...done } = await this.call(isOn ? 'POST' : 'DELETE', 'me/follows', {},
-      { subject }, [], 'application/x-ndjson');
-    if (errors?.[0]) throw new HalleyError(errors[0].error ?? errors[0]);
-    return done;
-  }
-
   /** What an opening would say. */
   protected abstract beside(subject: string): string[];
 
   /** One request, with a new token where the last one is over. */
   protected async call(
     method: string, path: string, more?: More, body?: object, subjects: string[] = [],
-    type = 'application/json',
   ) {
     for (let isAgain = false; ; isAgain = true) {
       const token = await this.getToken(isAgain);
@@ -194,7 +188,7 @@ export abstract class Doing extends Listening {
           method,
           signal: abort.signal,
           ...(body && {
-            body: JSON.stringify(body), headers: { 'content-type': type },
+            body: JSON.stringify(body), headers: { 'content-type': 'application/json' },
           }),
         }, more);
         if (response.ok) return await response.json();

@@ -7,6 +7,7 @@ import { isAbout, type ListenOptions } from './listening.js';
 import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
 import { Subjects } from './subjects.js';
+import { ADDRESS_MAX } from './transports/websocket.js';
 import {
   HalleyError, type Connection, type Ended, type Event, type Gap, type Item, type Message,
   type Place, type State, type Transport,
@@ -23,9 +24,6 @@ export interface Options extends ListenOptions {
   /** For a Node without one: that of the package `ws`. */
   WebSocket?: unknown;
 }
-
-/** The next connection says all subjects in its address, of which servers and proxies take 8 KB. */
-const ADDRESS_MAX = 8_000;
 
 /** Events that wait for a loop; beyond it the oldest give way to a gap. */
 const UNREAD_MAX = 10_000;
@@ -191,7 +189,9 @@ export class Halley extends Doing {
   async askAbout(op: string, subject: string): Promise<boolean> {
     const { core: { cursor }, opened: token, place } = this;
     const all = query({ ...place, cursor, subjects: this.subjects.expected() }, { token });
-    if (op === 'subscribe' && (place.base + all).length > ADDRESS_MAX) {
+    // The next connection, which can only be a WebSocket, would have no address for them.
+    if (op === 'subscribe' && this.hasWayBack() && !this.ways[1]
+      && (place.base + all).length > ADDRESS_MAX) {
       throw new HalleyError({ code: 'address_too_long' });
     }
     const what = isPresence(subject) ? 'presence' : 'subject';

@@ -117,16 +117,89 @@ test('subjects that no address holds are refused as they are asked for', inWorld
   assert.equal([...world.server.sessions][0].subjects.size, 100 - refused, 'it comes back');
 }));
 
-test('a subject with a slash is followed by a line, as proxies decode it in a path',
-  inWorld((world) => {
-    const page = world.open({ transports: ['sse'] });
-    world.pass(2_000);
-    world.ends(page, (halley) => halley.follow('room/7'));
-    world.ends(page, (halley) => halley.unfollow('room 7'));
-    world.pass(1_000);
-    assert.deepEqual(page.asked.slice(-2),
-      ['POST /v1/me/follows', 'DELETE /v1/me/follows/room%207']);
+/** A hundred subjects of a hundred bytes: as many as are allowed, more than an address holds. */
+const MANY = Array.from({ length: 100 }, (_, n) => `${n}`.padStart(100, 'x'));
+
+/** What a page is told that opens a connection, or comes back after a cut, in a browser. */
+const isUsual = (state) =>
+  ['connecting', 'connecting leader', 'open', 'reconnecting', 'reconnecting closed',
+    'reconnecting unreachable'].includes(state);
+
+/** The page has what is published about each, once and in order, also after a cut. */
+function hasAll(world, page) {
+  const before = page.shown.length;
+  const published = [];
+  const say = () => {
+    for (const one of MANY) published.push(world.server.publish(one).event.data);
+  };
+  say();
+  world.pass(3_000);
+  world.network.cutAll();
+  say();
+  world.pass(20_000);
+  say();
+  world.pass(3_000);
+  assert.deepEqual(page.shown.slice(before), published);
+}
+
+for (const name of ['sse', 'ndjson', 'poll']) {
+  test(`100 subjects of 100 bytes, named at first: ${name}`, inWorld((world) => {
+    const page = world.open({ transports: [name], subjects: MANY });
+    world.pass(3_000);
+    hasAll(world, page);
+    assert.ok(page.states.every(isUsual), `${page.states}`);
   }));
+}
+
+test('100 subjects of 100 bytes, named at first: a form where a WebSocket has no room',
+  inWorld((world) => {
+    const page = world.open({ subjects: MANY });
+    world.pass(3_000);
+    assert.equal(page.halley.transport, 'sse');
+    assert.ok(page.states.every(isUsual), `${page.states}`);
+    hasAll(world, page);
+  }));
+
+test('100 subjects of 100 bytes, in band: the WebSocket has them, and a form brings them back',
+  inWorld((world) => {
+    const page = world.open();
+    world.pass(2_000);
+    const ends = MANY.map((one) => world.ends(page, (halley) => halley.subscribe(one)));
+    world.pass(10_000);
+    assert.ok(ends.every(({ is }) => is === 'done'));
+    assert.equal(page.halley.transport, 'websocket');
+    hasAll(world, page);
+    assert.equal(page.halley.transport, 'sse');
+  }));
+
+test('100 subjects of 100 bytes, one after the other: SSE', inWorld((world) => {
+  const page = world.open({ transports: ['sse'] });
+  world.pass(2_000);
+  const ends = MANY.map((one) => world.ends(page, (halley) => halley.subscribe(one)));
+  world.pass(29_000);
+  assert.ok(ends.every(({ is }) => is === 'done'), `${ends.map(({ is }) => is)}`);
+  hasAll(world, page);
+}));
+
+test('a client that has a WebSocket alone, and subjects that no address holds, is closed',
+  inWorld((world) => {
+    const page = world.open({ transports: ['websocket'], subjects: MANY });
+    world.pass(3_000);
+    assert.equal(page.states.at(-1), 'closed address_too_long');
+    assert.ok(page.states.slice(0, -1).every(isUsual), `${page.states}`);
+  }));
+
+test('an id stands in the query, as proxies decode it in a path', inWorld((world) => {
+  const page = world.open({ transports: ['sse'] });
+  world.pass(2_000);
+  world.ends(page, (halley) => halley.follow('room/7'));
+  world.ends(page, (halley) => halley.unfollow('room 7'));
+  world.ends(page, (halley) => halley.presence('ann/1'));
+  world.pass(1_000);
+  assert.deepEqual(page.asked.slice(-3),
+    ['PUT /v1/me/follows', 'DELETE /v1/me/follows', 'GET /v1/me/presence']);
+  assert.ok(world.server.follows.has('room/7'));
+}));
 
 test('without a transport the client closes and says so', inWorld((world) => {
   const page = world.open({ transports: ['carrier pigeon'] });

@@ -47,6 +47,32 @@ const said = (transport) => ({
   },
 });
 
+/** A hundred of a hundred bytes: more than an address holds (http.md 28.2). */
+const MANY = Array.from({ length: 100 }, (_, n) => `${n}`.padStart(100, 'room/'));
+/** Some proxies take no longer address. */
+const ADDRESS_MAX = 4_300;
+
+const many = (transport) => ({
+  name: `more subjects than an address holds: a form, also after a cut (${transport})`,
+  run: async ({ server, client }) => {
+    // A WebSocket has no form, so it is not even tried.
+    const transports = transport === 'websocket' ? ['websocket', 'sse'] : [transport];
+    client.say({ do: 'connect', url: server.url, user: 'bob', transports, subjects: MANY });
+    for (const [from, to, id] of [[null, 'c1', 'e1'], ['c1', 'c2', 'e2']]) {
+      const visit = await server.visit();
+      assert.equal(visit.transport, transports.at(-1));
+      assert.deepEqual([visit.cursor, visit.subjects], [from, MANY]);
+      assert.ok(visit.address.length < ADDRESS_MAX, `${visit.address.length} bytes`);
+      if (transport === 'poll') visit.poll({ events: [event(id)], cursor: to });
+      else {
+        visit.welcome(from ?? 'c0').event(to, event(id));
+        await visit.cut();
+      }
+    }
+    await shows(client, ['e1', 'e2']);
+  },
+});
+
 const changed = (transport) => ({
   name: `subscribe and unsubscribe: a new stream from the cursor (with ${transport})`,
   run: async ({ server, client }) => {
@@ -161,6 +187,7 @@ const WITHOUT_WAY_BACK = STREAMS.filter((transport) => transport !== 'websocket'
 
 export const cases = [
   ...STREAMS.map(said),
+  ...[...STREAMS, 'poll'].map(many),
   ...WITHOUT_WAY_BACK.map(changed),
   ...WITHOUT_WAY_BACK.map(refusedBefore),
   ...Object.entries(stories).map(([name, body]) => ({

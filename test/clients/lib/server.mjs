@@ -16,9 +16,11 @@ const HEAD = {
 
 /** One stream or poll that a client asks for. */
 class Visit {
-  constructor(transport, request, socket, response) {
-    Object.assign(this, { transport, socket, response, at: Date.now(), said: [] });
-    const url = new URL(request.url, 'http://halley');
+  constructor(transport, request, socket, response, form = '') {
+    const { method, url: address } = request;
+    Object.assign(this, { transport, socket, response, method, address, at: Date.now(), said: [] });
+    // http.md 28.2: a form is a part of the query.
+    const url = new URL(`${address}${address.includes('?') ? '&' : '?'}${form}`, 'http://halley');
     this.cursor = url.searchParams.get('cursor') ?? request.headers['last-event-id'] ?? null;
     this.timeout = url.searchParams.get('timeout');
     this.subjects = [...url.searchParams.getAll('subject'),
@@ -128,6 +130,12 @@ class Visit {
   }
 }
 
+async function wholeOf(request) {
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
 export class Server {
   #http;
   #visits = [];
@@ -185,17 +193,16 @@ export class Server {
   async #request(request, response) {
     const { pathname } = new URL(request.url, 'http://halley');
     const { socket } = request;
-    if (pathname === '/v1/ws') { // whoever took the upgrade out of it
-      this.#visit(new Visit('websocket', request, socket, response));
-    } else if (pathname === '/v1/poll') {
-      this.#visit(new Visit('poll', request, socket, response));
-    } else if (pathname === '/v1/stream') {
-      const isNdjson = (request.headers.accept ?? '').includes('x-ndjson');
-      this.#visit(new Visit(isNdjson ? 'ndjson' : 'sse', request, socket, response));
+    const isNdjson = (request.headers.accept ?? '').includes('x-ndjson');
+    const transport = pathname === '/v1/poll' ? 'poll'
+      : pathname === '/v1/stream' ? (isNdjson ? 'ndjson' : 'sse')
+        : pathname === '/v1/ws' && 'websocket'; // whoever took the upgrade out of it
+    const body = request.method === 'GET' ? '' : await wholeOf(request);
+    const isForm = /^application\/x-www-form-urlencoded/.test(request.headers['content-type']);
+    if (transport && (body === '' || isForm)) {
+      this.#visit(new Visit(transport, request, socket, response, body));
     } else {
-      const chunks = [];
-      for await (const chunk of request) chunks.push(chunk);
-      this.#operate(request, pathname, Buffer.concat(chunks).toString(), response);
+      this.#operate(request, body, response);
     }
   }
 
@@ -214,11 +221,14 @@ export class Server {
     }
   }
 
-  /** The same over HTTP: one event, or one per line; follows and presence by their paths. */
-  #operate(request, pathname, body, response) {
+  /** The same over HTTP: one event, or one per line; follows and presence by their ids. */
+  #operate(request, body, response) {
+    const { pathname, searchParams } = new URL(request.url, 'http://halley');
     const isBatch = (request.headers['content-type'] ?? '').includes('ndjson');
-    // `me/subjects/S/presence` asks about S, and of all others the last segment is the name.
-    const name = decodeURIComponent(pathname.replace(/\/presence$/, '').split('/').at(-1));
+    // http.md 28.1. `me/subjects/S/presence` asks about S, and of all others the last segment is
+    // the name.
+    const name = searchParams.get('subject')
+      ?? decodeURIComponent(pathname.replace(/\/presence$/, '').split('/').at(-1));
     const lines = isBatch ? body.split('\n').filter(Boolean) : [body];
     const isPublish = pathname === '/v1/me/events';
     const op = isPublish ? 'publish' : pathname.includes('/presence') ? 'presence'

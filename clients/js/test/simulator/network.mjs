@@ -73,6 +73,9 @@ export function globals(world) {
   };
 }
 
+/** Of a server's `request_line_bytes_max`. */
+const ADDRESS_MAX = 8_192;
+
 export class Network {
   wires = new Set();
   isOffline = false;
@@ -101,7 +104,7 @@ export class Network {
     wire.onCut = () => socket.onclose({ reason: '' });
     wire.up(() => {
       if (wire.isCut) return;
-      if (this.#isAway()) return wire.cut();
+      if (this.#isAway() || url.length > ADDRESS_MAX) return wire.cut();
       this.server.open(wire, searchParams, {
         accept: () => wire.down(() => {
           socket.isOpen = true;
@@ -118,6 +121,9 @@ export class Network {
   fetch(tab, url, { signal, method = 'GET', headers = {}, body }) {
     const wire = new Wire(this, tab);
     const { pathname, searchParams } = new URL(url);
+    // http.md 28.2: a form is a part of the query.
+    const isForm = body instanceof URLSearchParams;
+    if (isForm) for (const [name, value] of body) searchParams.append(name, value);
     return new Promise((done, fail) => {
       let reading;
       wire.onCut = () => {
@@ -158,6 +164,8 @@ export class Network {
       wire.up(() => {
         if (wire.isCut) return;
         if (this.#isAway()) wire.cut();
+        else if (url.length > ADDRESS_MAX) answer(414, { error: { code: 'too_long' } });
+        else if (isForm && method !== 'POST') answer(405, { error: { code: 'method' } });
         else if (pathname === '/v1/stream') this.server.open(wire, searchParams, stream());
         else if (pathname === '/v1/poll') this.server.poll(wire, searchParams, answer);
         else this.server.asked(method, pathname, searchParams, body && JSON.parse(body), answer);

@@ -170,14 +170,17 @@ export class Server {
     });
   }
 
-  asked(method, path, _query, body, answer) {
+  asked(method, path, query, body, answer) {
     this.clock.after(this.slowMs * this.chance.next(), () => {
       if (!this.isUp) return;
       if (path === '/v1/me/events') {
         return answer(200, { id: this.publish(body.subject, body.id).key });
       }
-      const [, subject] = /^\/v1\/me\/follows\/(.*)$/.exec(path) ?? [];
-      if (subject && method === 'PUT') this.#follow(decodeURIComponent(subject));
+      // 28.1, by the client as it is; in the path by clients from before.
+      const [, inPath] = /^\/v1\/me\/follows\/(.*)$/.exec(path) ?? [];
+      const subject = inPath ? decodeURIComponent(inPath)
+        : path === '/v1/me/follows' && query.get('subject');
+      if (subject && method === 'PUT') this.#follow(subject);
       answer(subject ? 200 : 404, subject ? { added: 1 } : { error: { code: 'not_found' } });
     });
   }
