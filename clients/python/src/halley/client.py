@@ -22,7 +22,7 @@ from .newest import is_about, messages_of
 from .requests import NDJSON, Publisher, Requests, raise_error, raise_first, read, segment
 from .subscriptions import Subscriptions
 from .tokens import TokenKeeper, TokenSource
-from .transports import TRANSPORTS, Place, session
+from .transports import FORM, QUERY_MAX, TRANSPORTS, Place, session
 from .types import HalleyError, Item, State
 from .wire import Message, names_of
 
@@ -199,17 +199,17 @@ class Client(Publisher):
 
     async def presence(self, user: str) -> bool:
         """Whether that user is online."""
-        answer = await self._ask("GET", f"/v1/me/presence/{segment('user', user)}")
+        answer = await self._ask("GET", f"/v1/me/presence?subject={segment('user', user)}")
         return bool(read(answer, "online")["online"])
 
     # ---- what the machine has decided, done ----
 
     async def _follows(self, method: str, subjects: Sequence[str]) -> dict[str, Any]:
         named = arguments.each("subjects", subjects)
-        # One with a slash goes as a line: some proxies decode it within a path.
-        if len(named) == 1 and "/" not in named[0]:
+        if len(named) == 1:
+            # In the query, as some proxies decode %2F in paths (http.md 28.1).
             one = "PUT" if method == "POST" else method
-            path = f"/v1/me/follows/{segment('subject', named[0])}"
+            path = f"/v1/me/follows?subject={segment('subject', named[0])}"
             return read(await self._ask(one, path))
         if not named:
             return dict.fromkeys(("added", "already") if method == "POST"
@@ -237,7 +237,7 @@ class Client(Publisher):
     def _begin(self, effect: m.Open) -> Place:
         return Place(self._http, self._base, self._user, effect.token, effect.cursor,
                      tuple(self._said["subject"]), self._last,
-                     presence=tuple(self._said["presence"]))
+                     presence=tuple(self._said["presence"]), has_others=len(self._transports) > 1)
 
     def _end(self, ended: Message) -> None:
         """http.md 21.9: what has ended isn't said again, and can be asked for anew."""
@@ -250,7 +250,14 @@ class Client(Publisher):
         query = [("timeout", "0"), *(("subject", subject) for subject in said["subject"])]
         if said["presence"]:
             query.append(("presence", ",".join(said["presence"])))
-        read(await self._ask("GET", f"/v1/poll?{urlencode(query)}"), "events", "cursor")
+        read(await self._poll(query), "events", "cursor")
+
+    async def _poll(self, query: list[tuple[str, str]]) -> str:
+        """What is too long for an address is a form (http.md 28.2)."""
+        text = urlencode(query)
+        if len(text) > QUERY_MAX:
+            return await self._ask("POST", "/v1/poll", body=text, headers=FORM)
+        return await self._ask("GET", f"/v1/poll?{text}")
 
     async def show_newest(self, subject: str, last: int) -> None:
         """By polls that wait for nothing: one brings as much as the server sends in one go, or says
@@ -258,8 +265,7 @@ class Client(Publisher):
         query = [("timeout", "0"), ("subject", subject), ("last", str(last))]
         found: list[Message] = []
         while True:
-            answer = await self._ask("GET", f"/v1/poll?{urlencode(query)}")
-            page = read(answer, "events", "cursor")
+            page = read(await self._poll(query), "events", "cursor")
             found += [message for message in messages_of(page) if is_about(message, subject)]
             if not page.get("more") or len(found) >= last:
                 break

@@ -10,7 +10,9 @@ import json
 import re
 import ssl
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -20,6 +22,11 @@ from .wire import Message, Ndjson, Signal, Sse, loss_of, parse, refusal
 #: The first poll waits for nothing: it shows that the server is there.
 POLL_S = 25
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
+#: Some proxies take no longer one: what it would say is a form then (http.md 28.2).
+QUERY_MAX = 4_000
+#: A WebSocket has no other place for its subjects; servers and proxies take addresses of 8 KB.
+ADDRESS_MAX = 8_000
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Nothing but the machine bounds how long a stream is open.
 ENDLESS = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
@@ -39,6 +46,8 @@ class Place:
     last: int | None = None
     #: Who comes to these and leaves is told; not to polls.
     presence: tuple[str, ...] = ()
+    #: There are transports besides the one that is used.
+    has_others: bool = True
     #: The WebSocket, while it is open: what is to be said in band goes there.
     socket: aiohttp.ClientWebSocketResponse | None = field(default=None)
     #: For what its session stands, by member and subject, where that has changed since it began;
@@ -70,6 +79,13 @@ class Place:
 
 
 async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
+    address = f"{place.base}/v1/ws?{urlencode(place.query())}"
+    if len(address) > ADDRESS_MAX:
+        # In band they would count from their answers: what was missed about them would never come.
+        yield Loss("address_too_long", "a WebSocket's address has no room for so many subjects: "
+                   "unsubscribe from some, or allow other transports",
+                   None if place.has_others else TOO_LONG, broken=True, at_once=True)
+        return
     # A heartbeat may be a ping alone (http.md 9.6), so pings are seen here.
     async with place.http.ws_connect(
         f"{place.base}/v1/ws", params=place.query(), headers=place.headers, autoping=False,
@@ -103,6 +119,8 @@ async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
             is_heard = True
 
 
+#: An address that is too long, in HTTP.
+TOO_LONG = 414
 EXPIRED = 4401
 #: Something between understands no WebSocket.
 NOT_UNDERSTOOD = (1002, 1003, 1007)
@@ -116,13 +134,23 @@ def closed_by(code: int, reason: str, is_heard: bool) -> Loss:
                 broken=code in NOT_UNDERSTOOD and not is_heard)
 
 
+def opening(
+    place: Place, path: str, query: list[tuple[str, str]], headers: dict[str, str],
+) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+    """A request for a stream or a poll, its parameters in the address or in a form."""
+    url, text = f"{place.base}/v1/{path}", urlencode(query)
+    if len(text) > QUERY_MAX:
+        return place.http.post(url, data=text.encode(), timeout=ENDLESS,
+                               headers={**place.headers, **headers, **FORM})
+    return place.http.get(url, params=query, headers={**place.headers, **headers},
+                          timeout=ENDLESS)
+
+
 async def _stream(
     place: Place, accept: str, parser: Callable[[], Sse | Ndjson],
 ) -> AsyncGenerator[Signal, None]:
-    headers = {**place.headers, "Accept": accept, "Cache-Control": "no-store"}
-    async with place.http.get(
-        f"{place.base}/v1/stream", params=place.query(), headers=headers, timeout=ENDLESS,
-    ) as answer:
+    headers = {"Accept": accept, "Cache-Control": "no-store"}
+    async with opening(place, "stream", place.query(), headers) as answer:
         if answer.content_type != accept:
             yield Loss("http", f"no stream of {accept}", broken=True)
             return
@@ -147,10 +175,8 @@ def ndjson(place: Place) -> AsyncGenerator[Signal, None]:
 async def poll(place: Place) -> AsyncGenerator[Signal, None]:
     timeout = "0"
     while True:
-        async with place.http.get(
-            f"{place.base}/v1/poll", params=place.query(timeout=timeout, presence=""),
-            headers=place.headers, timeout=ENDLESS,
-        ) as answer:
+        query = place.query(timeout=timeout, presence="")
+        async with opening(place, "poll", query, {}) as answer:
             body = parse(await answer.text())
         place.cursor, timeout = body.get("cursor") or place.cursor, str(POLL_S)
         for message in poll_messages(body):
