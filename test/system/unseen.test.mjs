@@ -26,6 +26,7 @@ const BLIND = { publish: ['*'], to: ['*'], follow: ['*'], subscribe: ['*'], hist
 const segment = encodeURIComponent;
 const json = { 'content-type': 'application/json' };
 const lines = { 'content-type': 'application/x-ndjson' };
+const form = { 'content-type': 'application/x-www-form-urlencoded' };
 const get = (path) => ['GET', path];
 const event = (whom) => ['POST', '/v1/me/events', JSON.stringify({ ...whom, data: 1 }), json];
 
@@ -46,6 +47,10 @@ const DOORS = {
   'publish to': (id) => event({ to: [id], id: 'z' }),
   'publish with keep': (id) => event({ subject: id, id: 'k', keep: true }),
   'a poll': (id) => get(`/v1/poll?timeout=0&subjects=${segment(id)}`),
+  'presence in the query': (id) => get(`/v1/me/presence?subject=${segment(id)}`),
+  'follow in the query': (id) => ['PUT', `/v1/me/follows?subject=${segment(id)}`],
+  'who is with them, in the query': (id) => get(`/v1/me/subjects/presence?subject=${segment(id)}`),
+  'a poll by a form': (id) => ['POST', '/v1/poll', `timeout=0&subject=${segment(id)}`, form],
   'a poll about presence': (id) => get(`/v1/poll?timeout=0&presence=${segment(id)}`),
 };
 /** The same on a WebSocket. */
