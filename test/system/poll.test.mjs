@@ -99,7 +99,7 @@ test('who is asking has to be said, and a parameter is there once', async () => 
   assertError(await http('GET', `${halley.publicUrl}/v1/poll`), 400);
   const twice = await http('GET', `${halley.publicUrl}/v1/poll?user=a&user=b`);
   assert.equal(assertError(twice, 400).code, 'duplicate_parameter');
-  assertError(await http('POST', `${halley.publicUrl}/v1/poll?user=a`), 405);
+  assertError(await http('PUT', `${halley.publicUrl}/v1/poll?user=a`), 405);
 });
 
 test('11.4 the connection stays open, poll after poll, and pipelined ones keep their order',
