@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -33,6 +34,13 @@ const settingsOf = (follows) => ({
   HALLEY_POSTGRES_PUBLISH: 'on',
 });
 
+/** Sets it, and returns when the server has read it. */
+async function nameStandbys(names) {
+  postgres.sql(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`);
+  postgres.sql('SET synchronous_commit = local; SELECT pg_reload_conf()');
+  await until('it knows', () => postgres.sql('SHOW synchronous_standby_names') === names);
+}
+
 test('without postgres.* nothing of it runs, and the command says so', async () => {
   const halley = await start();
   const metrics = (await api(halley, 'GET', '/metrics')).body;
@@ -53,24 +61,77 @@ test('check says what is missing and mends nothing, setup does', async () => {
   assert.deepEqual([setup.code, setup.stderr], [0, '']);
   const again = await halley.command('postgres', 'check');
   assert.deepEqual(again, { code: 0, stdout: 'PostgreSQL has all that is needed\n', stderr: '' });
-  postgres.sql("ALTER SYSTEM SET synchronous_standby_names = '*'");
-  const reloaded = async (names) => {
-    postgres.sql('SET synchronous_commit = local; SELECT pg_reload_conf()');
-    await until('it knows', () => postgres.sql('SHOW synchronous_standby_names') === names);
-  };
-  await reloaded('*');
+  await nameStandbys('*');
   const warned = await halley.command('postgres', 'check');
   assert.deepEqual([warned.code, warned.stderr], [0, '']);
   assert.match(warned.stdout, /^warning: synchronous_standby_names is '\*'.* Name your standbys/);
   assert.ok(warned.stdout.endsWith('PostgreSQL has all that is needed\n'));
-  postgres.sql('ALTER SYSTEM RESET synchronous_standby_names');
-  await reloaded('');
+  await nameStandbys('');
   postgres.sql('DROP FUNCTION halley.publish_to');
   const without = await halley.command('postgres', 'check');
   assert.equal(without.code, 1);
   assert.match(without.stdout, /^missing: there is no function halley.publish_to\n/);
   halley.remove();
   postgres.sql('DROP PUBLICATION halley; DROP SCHEMA halley CASCADE; DROP TABLE f');
+});
+
+// docs/guides/postgres.md, "Synchronous replication". Each commit took up to 5 s once.
+test('commits elsewhere wait for a standby that is there, and never long for Halley', async () => {
+  const COMMITS = 10;
+  const COMMITS_MS_MAX = 15_000;
+  const STILL_MS = 3_000;
+  postgres.sql('CREATE TABLE f (a int, b int, PRIMARY KEY (a, b)); CREATE TABLE others (n int)');
+  const halley = await prepare({ settings: settingsOf('f(a, b)') });
+  assert.equal((await halley.command('postgres', 'setup')).code, 0);
+  await halley.start();
+  await until('it streams', async () => await metric(halley, 'halley_postgres_streaming') === 1);
+  const commit = () => promisify(execFile)('psql', ['-X', '-q', postgres.url, '-c',
+    'INSERT INTO others VALUES (1)'], { timeout: 60_000 });
+  const commits = async (where) => {
+    const began = performance.now();
+    for (let n = 0; n < COMMITS; n += 1) await commit();
+    const ms = performance.now() - began;
+    assert.ok(ms < COMMITS_MS_MAX, `${COMMITS} commits took ${Math.round(ms)} ms ${where}`);
+  };
+  const roles = () => postgres.sql('SELECT application_name, sync_state FROM pg_stat_replication '
+    + 'ORDER BY 1').split('\n');
+  await nameStandbys('*');
+  try {
+    // Halley looks every 5 s who is named.
+    await commit();
+    await sleep(6_000);
+    await commits('with Halley alone');
+
+    kill(halley.brainPid(), 'SIGSTOP');
+    let isDone = false;
+    const waits = commit().then(() => { isDone = true; });
+    await sleep(STILL_MS);
+    assert.equal(isDone, false, 'without a standby it waits, as it does without Halley');
+    assert.equal(postgres.sql("SELECT count(*) FROM pg_stat_activity "
+      + "WHERE wait_event = 'SyncRep'"), '1');
+    kill(halley.brainPid(), 'SIGCONT');
+    await waits;
+
+    const folder = join(halley.folder, 'wal');
+    mkdirSync(folder);
+    const standby = spawn('pg_receivewal', ['--synchronous', '-D', folder, '-d', postgres.url],
+      { stdio: 'ignore' });
+    try {
+      await until('the standby is what commits wait for', () =>
+        roles().join() === 'halley|async,pg_receivewal|sync');
+      kill(halley.brainPid(), 'SIGSTOP');
+      await commits('with a standby, while Halley stands still');
+      kill(halley.brainPid(), 'SIGCONT');
+    } finally {
+      standby.kill('SIGKILL');
+    }
+  } finally {
+    kill(halley.brainPid(), 'SIGCONT');
+    await nameStandbys('');
+  }
+  await halley.stop();
+  postgres.sql("SELECT pg_drop_replication_slot('halley'); DROP PUBLICATION halley; "
+    + 'DROP SCHEMA halley CASCADE; DROP TABLE f, others');
 });
 
 test('store.backend = postgres: what is answered is in the table, and in effect', async () => {

@@ -28,16 +28,18 @@ names(C) ->
         {error, Error} -> exit({query_failed, Error})
     end.
 
--spec warnings(epgsql:connection()) -> [iodata()].
+-spec warnings(epgsql:connection()) -> [unicode:chardata()].
 warnings(C) ->
     Names = names(C),
-    [["synchronous_standby_names is '", Names, "': PostgreSQL takes Halley's stream for a standby, "
-      "so commits may be taken for replicated that no standby has, and where there is no other "
-      "one they wait for Halley, for ever while it stands still. Name your standbys there, as in "
+    [["synchronous_standby_names is '", halley_postgres_login:quoted(Names), "': PostgreSQL takes "
+      "Halley's stream for a standby, so commits may be taken for replicated that no standby has, "
+      "and where there is no other one they wait for Halley, for ever while it stands still. Name "
+      "your standbys there, as in "
       "ALTER SYSTEM SET synchronous_standby_names = 'FIRST 1 (standby1, standby2)'"]
      || is_named(Names, halley_postgres_settings:application_name())].
 
-%% As PostgreSQL reads it: `FIRST 1 (a, "B c")', `ANY 2 (*)', `a, b'. Case doesn't matter.
+%% As PostgreSQL reads it: `FIRST 1 (a, "B c")', `ANY 2 (*)', `a, b'. Case doesn't matter. It is
+%% bytes: the server's files may have other letters than its databases.
 -spec is_named(Names :: binary(), Application :: string()) -> boolean().
 is_named(Names, Application) ->
     List = case re:run(Names, "^\\s*(?:(?:first|any)\\s+)?[0-9]+\\s*\\((.*)\\)\\s*$",
@@ -49,7 +51,7 @@ is_named(Names, Application) ->
         {match, Found} ->
             lists:any(fun([Name]) ->
                 Text = unquoted(Name),
-                Text =:= <<"*">> orelse string:equal(Text, Application, true)
+                Text =:= <<"*">> orelse lower(Text) =:= lower(list_to_binary(Application))
             end, Found);
         nomatch -> false
     end.
@@ -57,3 +59,6 @@ is_named(Names, Application) ->
 unquoted(<<$", Rest/binary>>) ->
     binary:replace(binary:part(Rest, 0, byte_size(Rest) - 1), <<"\"\"">>, <<"\"">>, [global]);
 unquoted(Name) -> Name.
+
+%% Letters of ASCII alone: Halley's name has no others.
+lower(Bytes) -> << <<(if C >= $A, C =< $Z -> C + 32; true -> C end)>> || <<C>> <= Bytes >>.

@@ -6,7 +6,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--spec look(epgsql:connection(), halley_config_postgres:settings()) -> [iodata()].
+-spec look(epgsql:connection(), halley_config_postgres:settings()) -> [unicode:chardata()].
 look(C, #{publish := Publish}) ->
     [Each || Publish =/= outbox, Each <- halley_postgres_standby:warnings(C)]
         ++ halley_postgres_encoding:warnings(C).

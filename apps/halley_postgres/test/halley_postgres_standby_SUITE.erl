@@ -10,7 +10,7 @@
 -import(halley_postgres_test, [
     server/1, sql/2, settings/2, set_up/2, start_stream/1,
     begin_with/2, streaming/0, stop_stream/0, worker/0,
-    login/1, next/0, follows/1, gauge/1, rows/2, eventually/2]).
+    login/1, next/0, follows/1, gauge/1, rows/2, eventually/2, standby/2]).
 
 %% Before, each commit took up to 5 s.
 -define(COMMITS, 20).
@@ -90,7 +90,7 @@ halley_stands_still_beside_a_standby(Config) ->
     There = elsewhere(Config),
     ok = sql(There, "create table t (n int)"),
     begin_with(Config, #{}),
-    Standby = standby(Config),
+    Standby = standby(Config, "a standby"),
     Worker = worker(),
     waits_for(C, "*"),
     Roles = [{<<"a standby">>, <<"sync">>}, {<<"halley">>, <<"async">>}],
@@ -145,30 +145,6 @@ outcome(C, Commit) ->
 
 outcome(Commit) ->
     receive {Commit, ok} -> ok after 30000 -> error(waits_for_ever) end.
-
-standby(Config) ->
-    Case = self(),
-    Pid = spawn(fun() ->
-        {ok, R} = epgsql:connect(epgsql_test_server:options(
-            server(Config), #{replication => "true", application_name => "a standby"})),
-        {ok, #{position := At, timeline := Timeline}} = epgsql_replication:identify_system(R),
-        ok = epgsql:start_replication(R, "", self(), none,
-                                      binary_to_list(epgsql_replication:lsn_text(At)), "",
-                                      #{kind => physical, timeline => Timeline}),
-        ok = epgsql:standby_status_update(R, At, At),
-        Case ! {self(), streams},
-        confirming(R)
-    end),
-    receive {Pid, streams} -> Pid after 30000 -> error(no_standby) end.
-
-confirming(R) ->
-    receive
-        {epgsql, R, {x_log_data, Start, _, Data}} ->
-            End = Start + byte_size(Data),
-            ok = epgsql:standby_status_update(R, End, End),
-            confirming(R);
-        _ -> confirming(R)
-    end.
 
 warnings(Config) ->
     C = ?config(c, Config),

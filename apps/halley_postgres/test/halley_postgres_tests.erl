@@ -215,7 +215,9 @@ is_named_test_() ->
          {<<"standby1">>, false}, {<<"halley2, \"halley x\"">>, false}, {<<"a, halley">>, true},
          {<<"FIRST 1 (a, b)">>, false}, {<<"first 2 (a, *)">>, true}, {<<"ANY 1(*)">>, true},
          {<<"2 (a, halley)">>, true}, {<<"first">>, false}, {<<"any 1 (\"a\"\"b\", c)">>, false},
-         {<<"a b">>, false}]].
+         {<<"a b">>, false},
+         %% Bytes of LATIN1 in the server's file, which is of no database.
+         {<<"\"h", 228, "lley\"">>, false}, {<<"\"", 228, "\", Halley">>, true}]].
 
 %% Of a database of LATIN9 there are all bytes, of others not.
 utf8_test() ->

@@ -174,3 +174,28 @@ follows_two(Config, More) ->
     begin_with(Config, More),
     ok = sql(?config(c, Config), "insert into follows values (1, 2)"),
     follows(#{<<"1">> => [<<"2">>, <<"api">>]}).
+
+%% A standby of that name, which confirms all that it is sent: a process, which ends with `kill'.
+standby(Config, Name) ->
+    Case = self(),
+    Pid = spawn(fun() ->
+        {ok, R} = epgsql:connect(epgsql_test_server:options(
+            server(Config), #{replication => "true", application_name => Name})),
+        {ok, #{position := At, timeline := Timeline}} = epgsql_replication:identify_system(R),
+        ok = epgsql:start_replication(R, "", self(), none,
+                                      binary_to_list(epgsql_replication:lsn_text(At)), "",
+                                      #{kind => physical, timeline => Timeline}),
+        ok = epgsql:standby_status_update(R, At, At),
+        Case ! {self(), streams},
+        confirming(R)
+    end),
+    receive {Pid, streams} -> Pid after ?WAIT_MS -> error(no_standby) end.
+
+confirming(R) ->
+    receive
+        {epgsql, R, {x_log_data, Start, _, Data}} ->
+            End = Start + byte_size(Data),
+            ok = epgsql:standby_status_update(R, End, End),
+            confirming(R);
+        _ -> confirming(R)
+    end.
