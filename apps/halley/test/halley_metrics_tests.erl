@@ -28,7 +28,7 @@ edge_test_() ->
                     remote_sessions => 0, remote_up => 0, remote_queue => 0,
                     remote_round_trip => 0, remote_sent => 0, remote_received => 0,
                     remote_messages_refused => 0, remote_connections => 0, remote_waiting => 0,
-                    remote_busy => 0, connect_waiting => 0,
+                    remote_connections_refused => 0, remote_busy => 0, connect_waiting => 0,
                     presence_subjects => 0, session_states => 0, status_streams => 0,
                     revocations => 0},
          ok = halley_metrics:gauges(maps:keys(Stored), fun() -> Stored end),

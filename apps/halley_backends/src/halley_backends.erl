@@ -56,7 +56,7 @@ init(#{secret_file := File, ip := Ip, port := Port, backends := Backends}) ->
                     ok = halley_metrics:gauges(
                         [remote_sessions, remote_up, remote_connections, remote_queue,
                          remote_waiting, remote_round_trip, remote_sent, remote_received,
-                         remote_messages_refused, remote_busy],
+                         remote_messages_refused, remote_connections_refused, remote_busy],
                         fun() -> gauges(Backends) end),
                     ?LOG_NOTICE("back ends attach at ~s:~b", [inet:ntoa(Ip), Port]),
                     Next = binary:decode_unsigned(crypto:strong_rand_bytes(?ID_BYTES)) + 1,
@@ -225,7 +225,7 @@ gauges(Backends) ->
         [{Label, number(maps:get(Key, Status))}
          || {Label, Status} <- Statuses, is_map_key(Key, Status)]
     end,
-    #{remote_sessions => sessions(),
+    #{remote_sessions => sessions(), remote_connections_refused => teleport:connections_refused(),
       remote_up => Each(state), remote_queue => Each(queue_bytes),
       remote_round_trip => [Sample || {_, Us} = Sample <- Each(round_trip_us), Us > 0],
       remote_sent => Each(sent), remote_received => Each(received),

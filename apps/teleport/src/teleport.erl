@@ -18,7 +18,8 @@
 
 -export([start/0, send/2, send/3, cast/2, cast/3, call/2, call/3, gs_call/3]).
 -export([monitor/1, demonitor/1, monitor_peer/1, demonitor_peer/1]).
--export([connect/1, disconnect/1, peers/0, status/1, name_for_node/1]).
+-export([connect/1, disconnect/1, peers/0, status/1, connections_refused/0]).
+-export([name_for_node/1]).
 -export_type([dest/0, options/0, status/0, problem/0]).
 
 -type dest() :: pid() | {Name :: atom(), node()} | Local :: atom().
@@ -34,12 +35,14 @@
 %% `connections': sockets that are open. `round_trip_us': of the last ping, `undefined' before it.
 %% `sent', `received': messages. `refused': messages that came and were not taken. `busy': how often
 %% a sender was told that. `waiting': senders that wait at the bound. `queue_bytes': what was sent
-%% and waits here.
+%% and waits here. `dials_refused': dials that the node refused, or another one at its address, for
+%% what is set up wrong; `dials_failed': others that led to no connection.
 -type status() :: #{state := up | down, connections := non_neg_integer(),
                     queue_bytes := non_neg_integer(), queue_bytes_max := pos_integer(),
                     round_trip_us := undefined | non_neg_integer(), sent := non_neg_integer(),
                     received := non_neg_integer(), refused := non_neg_integer(),
-                    busy := non_neg_integer(), waiting := non_neg_integer()}.
+                    busy := non_neg_integer(), waiting := non_neg_integer(),
+                    dials_refused := non_neg_integer(), dials_failed := non_neg_integer()}.
 
 -define(CALL_MS, 5000).
 
@@ -118,7 +121,8 @@ monitor_peer(Node) -> teleport_peers:monitor_peer(Node).
 -spec demonitor_peer(reference()) -> ok.
 demonitor_peer(Ref) -> teleport_peers:demonitor_peer(Ref).
 
-%% Connects if there is no link.
+%% Connects if there is no link. For a while after a dial that failed it dials nobody, and says
+%% `nodedown'; after refusals this rest grows up to 5 s (teleport_rest).
 -spec connect(node()) -> ok | {error, nodedown}.
 connect(Node) ->
     case teleport_peers:route(Node, infinity) of
@@ -126,7 +130,8 @@ connect(Node) ->
         {error, _} -> {error, nodedown}
     end.
 
-%% Ends the link, if there is one. What is on its way is lost.
+%% Ends the link, if there is one: what is on its way is lost. It also ends a rest after refusals:
+%% the next `connect/1' dials.
 -spec disconnect(node()) -> ok.
 disconnect(Node) -> teleport_peers:disconnect(Node).
 
@@ -136,6 +141,10 @@ peers() -> teleport_table:nodes().
 
 -spec status(node()) -> status().
 status(Node) -> teleport_table:status(Node).
+
+%% Connections to this node that it refused, since the application first began on it.
+-spec connections_refused() -> non_neg_integer().
+connections_refused() -> teleport_listener:refused().
 
 %% A name of the link's process for `sys' and other calls that take a via tuple.
 -spec name_for_node(node()) -> {via, module(), node()}.

@@ -27,4 +27,6 @@
 -define(ROUND_TRIP_US, 4).
 -define(CONNECTIONS, 5).
 -define(BUSY, 6).
--define(STATS, 6).
+-define(DIALS_REFUSED, 7).
+-define(DIALS_FAILED, 8).
+-define(STATS, 8).

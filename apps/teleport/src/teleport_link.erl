@@ -3,8 +3,9 @@
 %% go on when there is room.
 %%
 %% A link is a whole: when any of its connections or processes ends, it ends, with a reason for the
-%% log and the peer; the next message makes another link. Its readers are dead before any process
-%% hears of its end, so nothing of an old link arrives after messages of a new one.
+%% log (teleport_peers has it) and the peer; the next message makes another link. Its readers are
+%% dead before any process hears of its end, so nothing of an old link arrives after messages of a
+%% new one.
 %%
 %% The side that dialled opens all connections; the other side requests them (`open'). Unused ones
 %% are closed again (teleport_connection).
@@ -19,7 +20,6 @@
 -export_type([args/0]).
 
 -include("teleport.hrl").
--include_lib("kernel/include/logger.hrl").
 
 %% `theirs': what the peer said of itself, if it dialed. `up': told when a dialed link is up, with
 %% the peer's instance and epoch.
@@ -433,9 +433,7 @@ forget(Ref, #state{watchers = Watchers} = State) ->
 %% --- the end -----------------------------------------------------------------------------------
 
 -spec terminate(term(), #state{}) -> ok.
-terminate(Reason, #state{control = Control, args = #{node := Node, stats := Stats}} = State) ->
-    _ = [?LOG_NOTICE("teleport: the link to ~s ended: ~0tp", [Node, reason(Reason)])
-         || Control =/= none, not is_quiet(Reason)],
+terminate(Reason, #state{control = Control, args = #{stats := Stats}} = State) ->
     _ = [farewell(Reason, State) || Control =/= none],
     Open = sockets(State),
     Ended = [begin true = exit(Reader, kill), erlang:monitor(process, Reader) end
@@ -449,9 +447,6 @@ farewell({shutdown, {Where, _}}, _) when Where =:= control; Where =:= peer -> ok
 farewell(Reason, #state{control = Control}) ->
     Text = iolist_to_binary(io_lib:format("~0p", [reason(Reason)])),
     teleport_socket:write(Control, teleport_control:encode({close, Text})).
-
-is_quiet({shutdown, disconnected}) -> true;
-is_quiet(Reason) -> Reason =:= shutdown.
 
 reason({shutdown, Reason}) -> Reason;
 reason(Reason) -> Reason.

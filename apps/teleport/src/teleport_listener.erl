@@ -4,17 +4,21 @@
 %% At most ?GREETINGS_MAX connections shake hands at a time, ?GREETINGS_EACH_MAX of one address, so
 %% that a stranger alone keeps no other peer out; those that come then are closed. Each has
 %% `connect_ms_max' for all of it, TLS included: then its process is killed and closes it. Those
-%% that are refused are logged, but not each of those that come again (teleport_told).
+%% that are refused are counted and logged, but not each of those that come again (teleport_told).
 -module(teleport_listener).
 -behaviour(gen_server).
 
--export([start_link/1]).
+-export([start_link/1, refused/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
 -include_lib("kernel/include/logger.hrl").
 
 -define(GREETINGS_MAX, 64).
 -define(GREETINGS_EACH_MAX, 32).
+%% Between equal lines of the log about an address.
+-define(AGAIN_MS, 600000).
+
+-define(REFUSED, {?MODULE, refused}).
 
 -type address() :: tuple().
 -record(state, {listen :: gen_tcp:socket(), port :: inet:port_number(), address :: string(),
@@ -22,14 +26,26 @@
                 %% From which address each is, and how many are.
                 greetings = #{} :: #{MRef :: reference() => address()},
                 counts = #{} :: #{address() => pos_integer()},
-                told = teleport_told:new() :: teleport_told:told()}).
+                told = teleport_told:new(?AGAIN_MS) :: teleport_told:told()}).
 
 -spec start_link(teleport_options:options()) -> gen_server:start_ret().
 start_link(Options) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Options, []).
 
+%% Connections that were refused here, since the application first began on this node.
+-spec refused() -> non_neg_integer().
+refused() ->
+    case persistent_term:get(?REFUSED, none) of
+        none -> 0;
+        Counter -> counters:get(Counter, 1)
+    end.
+
+count_refused() -> counters:add(persistent_term:get(?REFUSED), 1, 1).
+
 -spec init(teleport_options:options()) -> {ok, #state{}} | {stop, term()}.
 init(#{address := Address} = Options) ->
     process_flag(trap_exit, true),
+    _ = [ok = persistent_term:put(?REFUSED, counters:new(1, []))
+         || persistent_term:get(?REFUSED, none) =:= none],
     case teleport_socket:listen(Options) of
         {ok, Listen} ->
             Self = self(),
@@ -59,12 +75,13 @@ handle_call(_, _, State) ->
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast({refused, Address, Why}, #state{told = Told} = State) ->
+    ok = count_refused(),
     NowMs = erlang:monotonic_time(millisecond),
     case teleport_told:told(Address, Why, NowMs, Told) of
         {log, More, Next} ->
-            ?LOG_NOTICE("teleport: a connection from ~ts was refused: ~tp~ts",
-                        [text(Address), Why, [io_lib:format("; ~b more since the last line", [More])
-                                              || More > 0]]),
+            ?LOG_NOTICE("teleport: a connection from ~ts was refused: ~ts~ts",
+                        [text(Address), teleport_reasons:accepted(Why),
+                         [io_lib:format("; ~b more since the last line", [More]) || More > 0]]),
             {noreply, State#state{told = Next}};
         {quiet, Next} ->
             {noreply, State#state{told = Next}}
@@ -130,6 +147,7 @@ greet(Tcp, Address, Listener) ->
                 {error, Reason} -> gen_server:cast(Listener, {refused, Address, {tls, Reason}})
             end;
         false ->
+            ok = count_refused(),
             gen_tcp:close(Tcp)
     end.
 
@@ -149,6 +167,8 @@ answer(Socket, Limit, Address, Listener) ->
                     _ = teleport_greeting:welcome(Asked, Ours),
                     teleport_link:attach(Link, Hello, Socket);
                 {refused, Why} ->
+                    _ = [gen_server:cast(Listener, {refused, Address, {refused, Why}})
+                         || teleport_rest:is_refusal({dial, {refused, Why}})],
                     teleport_greeting:refuse(Asked, Why)
             end;
         {error, {greeting, _}} ->

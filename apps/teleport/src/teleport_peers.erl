@@ -17,12 +17,13 @@
 -ignore_xref([whereis_name/1, send/2]).
 
 -include("teleport.hrl").
+-include_lib("kernel/include/logger.hrl").
 
 %% After a crossed dial: the peer's is on its way.
 -define(AGAIN_MS, 20).
 -define(AGAIN_MAX, 100).
-%% For which nobody dials a node again that couldn't be reached.
--define(REST_MS, 20).
+%% Between equal lines of the log about a node.
+-define(SAID_AGAIN_MS, 60000).
 
 -record(link, {
     pid :: pid() | none,
@@ -33,12 +34,15 @@
     %% The peer's instance and its epoch at the handshake.
     peer = none :: none | {binary(), non_neg_integer()},
     waiting = [] :: [gen_server:from()],
+    up_ms = 0 :: integer(),                                % since when
     tries = 0 :: non_neg_integer()
 }).
 -record(state, {
     epoch = 0 :: non_neg_integer(),
     links = #{} :: #{node() => #link{}},
-    resting = #{} :: #{node() => UntilMs :: integer()}
+    %% Of nodes that couldn't be reached, or whose link was refused a connection.
+    resting = #{} :: #{node() => teleport_rest:rest()},
+    told = teleport_told:new(?SAID_AGAIN_MS) :: teleport_told:told()
 }).
 
 -spec start_link() -> gen_server:start_ret().
@@ -132,8 +136,8 @@ handle_call({admit, Node, Hello, About}, _, State) ->
     {reply, Reply, After};
 handle_call({disconnect, Node}, _, #state{links = Links} = State) ->
     case Links of
-        #{Node := Link} -> {reply, ok, ended(Node, disconnected, stop(Link), State)};
-        #{} -> {reply, ok, State}
+        #{Node := Link} -> {reply, ok, ended(Node, disconnected, stop(Link), rested(Node, State))};
+        #{} -> {reply, ok, rested(Node, State)}
     end;
 handle_call({monitor_peer, Node, Pid}, _, #state{links = Links} = State) ->
     Ref = erlang:monitor(process, Pid),
@@ -200,21 +204,28 @@ put_link(Node, Link, #state{links = Links} = State) ->
 
 %% --- links begin -------------------------------------------------------------------------------
 
-connect(Node, #state{links = Links, resting = Resting} = State) ->
-    NowMs = erlang:monotonic_time(millisecond),
-    case {Links, Resting} of
-        {#{Node := #link{state = up}}, _} ->
+connect(Node, #state{links = Links} = State) ->
+    case Links of
+        #{Node := #link{state = up}} ->
             {reply, teleport_table:route(Node), State};
-        {#{Node := Link}, _} ->
+        #{Node := Link} ->
             {dialing, Link, State};
-        {_, #{Node := UntilMs}} when NowMs < UntilMs ->
-            {reply, {error, nodedown}, State};
         _ when Node =:= node() ->
             {reply, {error, nodedown}, State};
         _ ->
-            dial(Node, #link{pid = none, state = dialing},
-                 State#state{resting = maps:remove(Node, Resting)})
+            case teleport_rest:is_over(rest(Node, State), now_ms()) of
+                true -> dial(Node, #link{pid = none, state = dialing}, State);
+                false -> {reply, {error, nodedown}, State}
+            end
     end.
+
+rest(Node, #state{resting = Resting}) -> maps:get(Node, Resting, teleport_rest:new()).
+
+%% The peer has dialled, or this node has ended it: the next dial is as the first one.
+rested(Node, #state{resting = Resting} = State) ->
+    State#state{resting = maps:remove(Node, Resting)}.
+
+now_ms() -> erlang:monotonic_time(millisecond).
 
 dial(Node, Link, #state{epoch = Epoch} = State) ->
     Id = crypto:strong_rand_bytes(16),
@@ -233,7 +244,8 @@ start(Node, Id, Epoch, Theirs, Link) ->
 is_up(Node, Route, Peer, #link{waiting = Waiting} = Link, State) ->
     ok = teleport_table:put_route(Node, Route),
     _ = [gen_server:reply(From, {ok, Route}) || From <- lists:reverse(Waiting)],
-    put_link(Node, Link#link{state = up, peer = Peer, waiting = [], tries = 0}, State).
+    put_link(Node, Link#link{state = up, peer = Peer, waiting = [], up_ms = now_ms(), tries = 0},
+             State).
 
 admit(Node, #{kind := control, instance := Instance, epoch := Epoch} = Hello, About,
       #state{links = Links} = State) ->
@@ -268,7 +280,7 @@ let_in(Node, #{link := Id, instance := Instance, epoch := Theirs}, About,
     Epoch = Before + 1,
     #link{pid = Pid} = Link = start(Node, Id, Epoch, About, #link{pid = none, state = up}),
     Up = is_up(Node, teleport_link:route(Pid), {Instance, Theirs}, Link,
-               State#state{epoch = Epoch}),
+               rested(Node, State#state{epoch = Epoch})),
     {{ok, Pid, about(Epoch)}, Up}.
 
 about(Epoch) ->
@@ -293,12 +305,41 @@ down(Node, {dial, {refused, Why}}, #link{state = dialing, tries = Tries} = Link,
   when (Why =:= crossed orelse Why =:= stale), Tries < ?AGAIN_MAX ->
     _ = erlang:send_after(?AGAIN_MS, self(), {again, Node}),
     put_link(Node, Link#link{pid = none, mref = none, state = crossed, tries = Tries + 1}, State);
-down(Node, Reason, #link{state = LinkState} = Link, #state{resting = Resting} = State) ->
-    Rest = case LinkState of
-        up -> Resting;
-        _ -> Resting#{Node => erlang:monotonic_time(millisecond) + ?REST_MS}
+down(Node, Reason, #link{state = Before, up_ms = UpMs} = Link,
+     #state{resting = Resting} = State0) ->
+    ok = counted(Node, Reason, Before),
+    #state{} = State = logged(Node, Reason, Before, State0),
+    NowMs = now_ms(),
+    Rest = case Before of
+        up -> teleport_rest:ended(Reason, rest(Node, State), {NowMs - UpMs, NowMs},
+                                  rand:uniform());
+        _ -> teleport_rest:failed(Reason, rest(Node, State), NowMs, rand:uniform())
     end,
-    ended(Node, Reason, Link, State#state{resting = Rest}).
+    ended(Node, Reason, Link, case Rest =:= teleport_rest:new() of
+        true -> rested(Node, State);
+        false -> State#state{resting = Resting#{Node => Rest}}
+    end).
+
+counted(Node, Reason, Before) ->
+    case {teleport_rest:is_refusal(Reason), Before} of
+        {true, _} -> teleport_table:dial_failed(Node, refused);
+        {false, up} -> ok;
+        {false, _} -> teleport_table:dial_failed(Node, failed)
+    end.
+
+%% Once for each reason, and then once a minute with how often it was.
+logged(_, Reason, _, State) when Reason =:= disconnected; Reason =:= shutdown ->
+    State;
+logged(Node, Reason, Before, #state{told = Told} = State) ->
+    case teleport_told:told(Node, {Before, Reason}, now_ms(), Told) of
+        {log, More, Next} ->
+            ?LOG_NOTICE("teleport: ~ts~ts",
+                        [teleport_reasons:sentence(Node, Reason, Before =:= up),
+                         [io_lib:format("; ~b more since the last line", [More]) || More > 0]]),
+            State#state{told = Next};
+        {quiet, Next} ->
+            State#state{told = Next}
+    end.
 
 %% The link's process has ended.
 ended(Node, Reason, #link{pid = Pid, waiting = Waiting}, #state{links = Links} = State) ->

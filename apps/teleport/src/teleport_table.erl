@@ -5,7 +5,7 @@
 -module(teleport_table).
 
 -export([new/0, begin_anew/0, instance/0, route/1, put_route/2, drop_route/1, nodes/0, stats/1,
-         busy/1, status/1, reader/2, reader_gone/2, take_readers/1]).
+         busy/1, dial_failed/2, status/1, reader/2, reader_gone/2, take_readers/1]).
 
 -include("teleport.hrl").
 
@@ -81,6 +81,11 @@ busy(Node) ->
     catch error:badarg -> ok
     end.
 
+%% A dial to the node, or a further connection of its link, was refused or led to nobody.
+-spec dial_failed(node(), refused | failed) -> ok.
+dial_failed(Node, refused) -> atomics:add(stats(Node), ?DIALS_REFUSED, 1);
+dial_failed(Node, failed) -> atomics:add(stats(Node), ?DIALS_FAILED, 1).
+
 %% Without the application a link is down, too.
 -spec status(node()) -> teleport:status().
 status(Node) ->
@@ -90,7 +95,8 @@ status(Node) ->
         error:badarg -> fun(_) -> 0 end
     end,
     Counts = #{sent => Get(?SENT), received => Get(?RECEIVED), refused => Get(?REFUSED),
-               busy => Get(?BUSY)},
+               busy => Get(?BUSY), dials_refused => Get(?DIALS_REFUSED),
+               dials_failed => Get(?DIALS_FAILED)},
     case route(Node) of
         {ok, #route{queue = Queue, queue_bytes_max = Max}} ->
             RoundTrip = case Get(?ROUND_TRIP_US) of 0 -> undefined; Us -> Us end,

@@ -273,6 +273,8 @@ backends_gauges() ->
       "Messages received from this back end"},
      {remote_messages_refused, "halley_remote_messages_refused_total",
       "Messages from this back end that weren't taken"},
+     {remote_connections_refused, "halley_remote_connections_refused_total",
+      "Connections of back ends, or of strangers, that were refused at remote.listen"},
      {remote_busy, "halley_remote_busy_total",
       "Messages to this back end that found too many waiting, and were tried again later"}].
 
