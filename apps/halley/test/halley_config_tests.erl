@@ -122,6 +122,22 @@ choices_are_sent_to_the_edge_test() ->
     ?assertEqual(<<"latest_per_subject">>, proplists:get_value(<<"slow_consumer">>, Settings)),
     ?assertEqual(<<"250">>, proplists:get_value(<<"admission_per_s_max">>, Settings)).
 
+%% docs/internals/shares.md: a user has its share of the subscriptions as long as these limits say
+%% so together.
+a_user_with_more_than_its_share_is_noted_test_() ->
+    [?_assertMatch({Variables, {ok, #{notices := ["limits.subscriptions_max: one user may have "
+                                                  "100000 of its 1999999, " ++ _]}}},
+                   {Variables, by_environment(Variables)})
+     || Variables <- [[{"HALLEY_LIMITS_SUBSCRIPTIONS_MAX", "1999999"}]]]
+    ++ [?_assertMatch({Variables, {ok, #{notices := []}}}, {Variables, by_environment(Variables)})
+        || Variables <- [[{"HALLEY_LIMITS_SUBSCRIPTIONS_MAX", "2000000"}],
+                         [{"HALLEY_LIMITS_SUBSCRIPTIONS_MAX", "1999999"},
+                          {"HALLEY_LIMITS_SESSIONS_PER_USER_MAX", "999"}],
+                         [{"HALLEY_LIMITS_SUBSCRIPTIONS_MAX", "1999999"},
+                          {"HALLEY_LIMITS_SUBSCRIPTIONS_PER_SESSION_MAX", "99"}],
+                         [{"HALLEY_LIMITS_SUBSCRIPTIONS_MAX", "1999999"},
+                          {"HALLEY_LIMITS_USER_SHARE_PERCENT_MAX", "6"}]]].
+
 api_that_others_can_reach_is_noted_test() ->
     ?assertMatch({ok, #{notices := ["api.listen: 0.0.0.0:9 can be reached" ++ _]}},
                  by_environment([{"HALLEY_API_LISTEN", "0.0.0.0:9"}])).

@@ -378,7 +378,8 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
               {halley_api, [{auth_mode, AuthMode}]},
               {halley_postgres, Postgres}, {halley_hooks, Hooks},
               {halley_backends, Backends}],
-      notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)}.
+      notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)
+                 ++ halley_config_limits:notices(Limits)}.
 
 own_port(Address, Address) ->
     bad("api.listen: is ~ts, as public.listen is; give it a port of its own", [Address]);

@@ -1,8 +1,9 @@
 %% Checks of `limits.*' that `halley_limits' and the schema don't make for each alone: bounds of the
-%% link's protocol, and limits that contradict each other.
+%% link's protocol, limits that contradict each other, and those that give one user more than its
+%% share of what all share (docs/internals/shares.md).
 -module(halley_config_limits).
 
--export([wrong/1]).
+-export([wrong/1, notices/1]).
 
 -define(LINK_WINDOW_BYTES_MIN, 524288).
 -define(SESSION_STATE_BYTES_MAX, 4096).
@@ -18,6 +19,19 @@
 wrong(Limits) ->
     [lists:flatten(io_lib:format(Format, Values))
      || {false, Format, Values} <- together(Limits) ++ windows(Limits) ++ percents(Limits)].
+
+%% What is accepted, but of note.
+-spec notices(#{atom() => term()}) -> [string()].
+notices(#{sessions_per_user_max := Sessions, subscriptions_per_session_max := Each,
+          subscriptions_max := Max, user_share_percent_max := Percent}) ->
+    Share = Max * Percent div 100,
+    [lists:flatten(io_lib:format(
+        "limits.subscriptions_max: one user may have ~b of its ~b, as limits.sessions_per_user_max "
+        "(~b) times limits.subscriptions_per_session_max (~b) allow, which is more than the ~b of "
+        "limits.user_share_percent_max (~b); raise the first, or lower one of the other two, so "
+        "that no user takes what others need",
+        [min(Max, Sessions * Each), Max, Sessions, Each, Share, Percent]))
+     || Sessions * Each > Share].
 
 together(#{link_queue_bytes_max := Queue, link_queue_refuse_bytes := Refuse,
            event_data_bytes_max := Data, groups_max := Groups,
