@@ -168,12 +168,15 @@ export abstract class Core {
   message(message: Message): void {
     if (this.phase < Phase.Opening) return;
     this.heard();
-    this.shell.take?.(message);
-    const { gap, presence } = message;
+    const { cursor, ...event } = message;
+    const { id, gap, presence } = message;
+    const isDouble = id && this.#isDouble(message);
+    // Tabs that began after it would show it out of order.
+    this.shell.take?.(isDouble ? { cursor } : message);
     if (gap) this.shell.show({ gap });
     else if (presence) this.shell.show({ presence });
-    else if (message.id) this.#event(message);
-    if (message.cursor) this.cursor = message.cursor;
+    else if (id && !isDouble) this.shell.show(event as Item);
+    if (cursor) this.cursor = cursor;
     if (message.end) this.lost({ code: message.end.reason });
   }
 
@@ -249,21 +252,18 @@ export abstract class Core {
     this.shell.dial(this.#token, this.cursor);
   }
 
-  #event(message: Message): void {
-    const { cursor: _, ...event } = message;
-    const id = event.id!;
-    const at = event.at!;
+  /** Whether it came before; it has from now on. */
+  #isDouble({ id, at }: Message): true | void {
     const recent = this.#recent;
-    if (Math.abs(at - recent.get(id)?.[0]!) <= Ms.Double) return;
-    recent.delete(id);
+    if (Math.abs(at! - recent.get(id!)?.[0]!) <= Ms.Double) return true;
+    recent.delete(id!);
     const now = this.clock.now();
-    recent.set(id, [at, now]);
+    recent.set(id!, [at!, now]);
     for (const [oldest, [, shownAt]] of recent) {
       const { size } = recent;
       if (size <= RECENT_MAX || (size <= RECENT_MOST && now - shownAt < Ms.Recent)) break;
       recent.delete(oldest);
     }
-    this.shell.show(event as Item);
   }
 
   /** Nothing came for longer than the server ever is silent. */

@@ -27,6 +27,20 @@ for (const [where, browser] of [['locks', { locks: false }], ['channels', { chan
   }, { browser }));
 }
 
+test('what a restarted brain brings again isn\'t new to a younger tab', inWorld((world) => {
+  const older = world.open();
+  world.pass(1_000);
+  all(world, older);
+  const younger = world.open();
+  world.pass(1_000);
+  all(world, older, younger);
+  world.server.repeat(2);
+  world.pass(1_000);
+  all(world, older, younger);
+  assert.deepEqual(older.shown, [0, 1, 2]);
+  assert.deepEqual(younger.shown, [1, 2]);
+}));
+
 test('a leader that is frozen is put aside within two seconds', inWorld((world) => {
   const [leader, other] = [world.open(), world.open()];
   world.pass(60_000);

@@ -62,6 +62,16 @@ export class Server {
     session.to.send({ cursor: `c${event.data + 1}`, ...event });
   }
 
+  /** A brain that was killed brings the newest events again to the sessions that are there. */
+  repeat(count) {
+    for (const session of this.sessions) {
+      if (!session.isLive) continue;
+      for (const { event } of this.log.slice(Math.max(session.began, this.log.length - count))) {
+        this.#bring(session, event);
+      }
+    }
+  }
+
   forget(before) {
     this.#from = Math.max(before, this.#from);
   }
@@ -95,7 +105,7 @@ export class Server {
       if (refusal) return to.refuse(...refusal);
       const session = wire.session = {
         wire, to, subjects: new Set(subjects), token: query.get('token'),
-        position: this.log.length, told: '',
+        position: this.log.length, told: '', began: cursor ? seqOf(cursor) : this.log.length,
         isLive: !cursor, queue: [],
       };
       this.sessions.add(session);
@@ -161,6 +171,7 @@ export class Server {
       if (op === 'subscribe') {
         [, error] = this.#refusal([subject]) || this.#refusal([...session.subjects, subject]) || [];
         if (!error && !this.lies.forgets) session.subjects.add(subject);
+        session.began = this.log.length;
       } else if (op === 'unsubscribe') session.subjects.delete(subject);
       else if (op === 'publish') this.publish(subject, id);
       else if (op === 'follow') this.#follow(subject);

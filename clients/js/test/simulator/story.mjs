@@ -315,6 +315,7 @@ export class Story {
       this.world.setMs -= 3_600_000;
     },
     restart: () => this.#away(this.chance.pick([500, 5_000, 20_000])),
+    repeat: () => this.server.repeat(1 + this.chance.below(5)),
     forget: () => this.setting.forgets && this.server.forget(this.server.log.length - 3),
     offline: () => {
       if (this.network.isOffline) return;
@@ -335,7 +336,7 @@ export class Story {
   #weights = {
     publish: 12, burst: 1, open: 3, subscribe: 5, unsubscribe: 2, again: 2, thenNot: 1, follow: 1,
     say: 2, handOver: 1, close: 1, crash: 1, leave: 0.5, freeze: 1, hide: 1, cut: 1.5, stall: 1,
-    restart: 1, setBack: 0.5, forget: 1, offline: 0.7,
+    restart: 1, setBack: 0.5, repeat: 1, forget: 1, offline: 0.7,
   };
 
   #ends(page, hasWord) {
