@@ -11,15 +11,17 @@
 main() ->
     {ok, _} = application:ensure_all_started(ssl),
     ok = logger:set_primary_config(level, none),
-    case {halley_config:load(), init:get_plain_arguments()} of
-        {{ok, Config}, ["check"]} ->
+    Arguments = init:get_plain_arguments(),
+    Arguments =:= ["check"] orelse
+        halley_command:failed(halley_command:misused("hooks", Arguments, ?USAGE)),
+    case halley_config:load() of
+        {ok, Config} ->
             case halley_config:value(halley_hooks, settings, Config) of
                 #{target := TargetOf} = Settings when TargetOf =/= none -> ended(check(Settings));
                 _ -> halley_command:failed("there are no hooks in the configuration: set "
                                            "hooks.url, hooks.events and hooks.secret_file")
             end;
-        {{error, Line}, _} -> halley_command:failed(Line);
-        _ -> halley_command:failed(?USAGE)
+        {error, Line} -> halley_command:failed(Line)
     end.
 
 -spec ended(ok | {wrong, iodata()}) -> no_return().

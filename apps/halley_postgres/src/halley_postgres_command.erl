@@ -18,16 +18,24 @@ main() ->
     {ok, _} = application:ensure_all_started(ssl),
     process_flag(trap_exit, true),
     ok = logger:set_primary_config(level, none),
+    Arguments = init:get_plain_arguments(),
+    are_known(Arguments) orelse
+        halley_command:failed(halley_command:misused("postgres", Arguments, ?USAGE)),
     case halley_config:load() of
         {ok, Config} ->
             case halley_config:value(halley_postgres, settings, Config) of
                 none -> halley_command:failed("there is no PostgreSQL in the configuration: set "
                                               "postgres.url, and postgres.follows or "
                                               "postgres.publish");
-                Settings -> run_or_say(init:get_plain_arguments(), Settings)
+                Settings -> run_or_say(Arguments, Settings)
             end;
         {error, Line} -> halley_command:failed(Line)
     end.
+
+are_known(["check"]) -> true;
+are_known(["setup"]) -> true;
+are_known(["setup", Url]) -> not lists:prefix("-", Url);
+are_known(_) -> false.
 
 %% A query that fails, as the server ended meanwhile, is one line, too.
 -spec run_or_say([string()], halley_config_postgres:settings()) -> no_return().
@@ -51,9 +59,7 @@ run(["setup", Url], #{server := Server} = Settings) ->
             #{tls_ca := Ca} = Server(),
             ended(setup_said(open((Admin())#{tls_ca := Ca, said := ?URL}), Settings));
         {error, Line} -> halley_command:failed(string:replace(Line, "postgres.url", ?URL))
-    end;
-run(_, _) ->
-    halley_command:failed(?USAGE).
+    end.
 
 -spec ended(boolean()) -> no_return().
 ended(true) -> halt(0);

@@ -207,8 +207,8 @@ check_owner(Path, Text) ->
     end.
 
 judge_owner(false, _, {Path, Uid, OwnUid}, Text) ->
-    {error, Text("~ts belongs to user ~b, and this runs as user ~b; if it is yours, `chown` it, "
-                 "or else take another", [Path, Uid, OwnUid])};
+    {error, Text("~ts belongs to user ~b, and this runs as user ~b; run it as that user, or if it "
+                 "is yours `chown` it, or else take another", [Path, Uid, OwnUid])};
 judge_owner(true, true, {Path, _, _}, Text) ->
     {error, Text("others can write to ~ts; see that what is in it is yours, then "
                  "`chmod go-w ~ts`", [Path, Path])};

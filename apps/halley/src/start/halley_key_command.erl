@@ -22,6 +22,7 @@
 main() ->
     Arguments = [unicode:characters_to_binary(A) || A <- init:get_plain_arguments()],
     NowS = halley_clock:wall_s(),
+    ok = check(Arguments),
     case {halley_config:load(), halley_config:data_dir(halley_config:file(), os:env())} of
         {{ok, _}, {ok, DataDir}} ->
             finish(run(Arguments, DataDir, NowS));
@@ -34,6 +35,34 @@ main() ->
                                   "meant"]})
     end.
 
+%% Before the configuration.
+check(Arguments) ->
+    case understood(Arguments) of
+        unknown -> halley_command:failed(halley_command:misused("key", Arguments, ?USAGE));
+        {error, Line} -> halley_command:failed(Line);
+        _ -> ok
+    end.
+
+%% `--scope=read' is the same as `--scope read', and may stand before the name.
+understood([<<"create">> | Rest]) ->
+    case scoped(Rest, [], none) of
+        {[Name], none} -> {error, ["a key needs scopes: `./halley key create ", Name, " --scope` "
+                                   "and any of publish, follow, read, admin, with commas"]};
+        {[Name], Scopes} -> {create, Name, Scopes};
+        _ -> unknown
+    end;
+understood([<<"list">>]) -> list;
+understood([<<"revoke">>, Name]) -> {revoke, Name};
+understood([<<"open">>]) -> open;
+understood(_) -> unknown.
+
+scoped([<<"--scope=", Scopes/binary>> | Rest], Names, none) -> scoped(Rest, Names, Scopes);
+scoped([<<"--scope">>, Scopes | Rest], Names, none) -> scoped(Rest, Names, Scopes);
+scoped([<<"--scope">>], Names, none) -> {Names, none};
+scoped([<<"-", _/binary>> | _], _, _) -> unknown;
+scoped([Name | Rest], Names, Scopes) -> scoped(Rest, Names ++ [Name], Scopes);
+scoped([], Names, Scopes) -> {Names, Scopes}.
+
 -spec finish(result()) -> no_return().
 finish({ok, Out, Note}) ->
     io:put_chars(Out),
@@ -43,24 +72,26 @@ finish({error, Line}) ->
     halley_command:failed(Line).
 
 -spec run([binary()], DataDir :: file:filename_all(), NowS :: non_neg_integer()) -> result().
-run([<<"create">>, Name, <<"--scope">>, Scopes], DataDir, NowS) ->
+run(Arguments, DataDir, NowS) -> do(understood(Arguments), DataDir, NowS).
+
+do({create, Name, Scopes}, DataDir, NowS) ->
     case {halley_server_key:check_name(Name), halley_server_key:scopes(Scopes)} of
         {ok, {ok, Known}} -> create(Name, Known, DataDir, NowS);
         {{error, Reason}, _} -> {error, Reason};
         {_, {error, Reason}} -> {error, Reason}
     end;
-run([<<"create">>, _], _, _) ->
-    {error, "a key needs scopes: --scope and any of publish, follow, read, admin, with commas"};
-run([<<"list">>], DataDir, _) ->
+do(list, DataDir, _) ->
     case halley_server_keys_file:read(DataDir) of
         {ok, {Keys, WhenNone}} -> {ok, table(Keys, WhenNone), []};
         {error, _} = Error -> Error
     end;
-run([<<"revoke">>, Name], DataDir, _) ->
+do({revoke, Name}, DataDir, _) ->
     revoke(Name, DataDir);
-run([<<"open">>], DataDir, _) ->
+do(open, DataDir, _) ->
     open(DataDir);
-run(_, _, _) ->
+do({error, _} = Error, _, _) ->
+    Error;
+do(unknown, _, _) ->
     {error, ?USAGE}.
 
 create(Name, Scopes, DataDir, NowS) ->
@@ -74,7 +105,8 @@ create(Name, Scopes, DataDir, NowS) ->
     end,
     case halley_server_keys_file:change(DataDir, Add) of
         ok -> {ok, [Text, $\n], ["This is the only time that the key is shown. Servers send it as "
-                                 "`Authorization: Bearer ", hidden(Text), "`.\n"]};
+                                 "`Authorization: Bearer ", hidden(Text), "`. It is for the "
+                                 "Halley of data.dir = ", DataDir, ".\n"]};
         {error, _} = Error -> Error
     end.
 

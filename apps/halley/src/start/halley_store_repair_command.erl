@@ -12,11 +12,9 @@
 
 -spec main() -> no_return().
 main() ->
-    case halley_command:start() of
-        {_, IsTerminal, []} -> run(false, IsTerminal);
-        {_, IsTerminal, ["--dry-run"]} -> run(true, IsTerminal);
-        _ -> halley_command:failed(?USAGE)
-    end.
+    AreKnown = fun(Arguments) -> lists:member(Arguments, [[], ["--dry-run"]]) end,
+    {_, IsTerminal, Arguments} = halley_command:start("repair", ?USAGE, AreKnown),
+    run(Arguments =/= [], IsTerminal).
 
 -spec run(IsDry :: boolean(), IsTerminal :: boolean()) -> no_return().
 run(IsDry, IsTerminal) ->

@@ -13,7 +13,8 @@
 
 -spec main() -> no_return().
 main() ->
-    {Config, _, _} = halley_command:start(),
+    {Config, _, _} = halley_command:start("try", "usage: ./halley try",
+                                          fun(Arguments) -> Arguments =:= [] end),
     io:put_chars(["\n", [["  ", Line, "\n"] || Line <- lines(facts(Config))], "\n"]),
     halt(0).
 
@@ -33,7 +34,7 @@ lines(#{auth_mode := AuthMode, needs_key := NeedsKey, tls := Tls} = Facts) ->
     {Public, Api} = {url(public, Facts), url(api, Facts)},
     Key = [" -H \"Authorization: Bearer $KEY\"" || NeedsKey],
     Client = [" --cert client.pem --key client.key" || lists:member("--api-client-ca", Tls)],
-    ["Halley starts. When it is ready:"] ++
+    ["When Halley is ready (`./halley foreground` runs it):"] ++
     listen(AuthMode, Public) ++
     [["  publish about ann    curl", Key, Client,
       " -d '{\"subject\":\"ann\",\"data\":\"hello\"}' ", Api, "/v1/events"]] ++
