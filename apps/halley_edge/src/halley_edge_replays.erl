@@ -14,8 +14,9 @@
 %% A poll's first REPLAY with items is its last (10.7).
 %%
 %% Live events come first: the process has a low priority, so it runs every eighth time at most
-%% while processes that carry live events want to run. It makes batches only while less than
-%% `replay_queue_bytes_max' waits for the link.
+%% while processes that carry live events want to run, and only with a permit, of which those of
+%% all workers have a few together (`halley_edge_replay_permits'). It makes batches only while less
+%% than `replay_queue_bytes_max' waits for the link.
 %%
 %% No turn is long: a replay that has looked for some time and found nothing yet returns `yield',
 %% and its session takes its next turn among the late ones. So a user that follows much or missed
@@ -76,6 +77,7 @@
     turns = halley_edge_turns:new() :: halley_edge_turns:turns(),
     gathered = #{} :: #{halley_edge_turns:user() => halley_replay:gathered()},
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
+    permit = none :: none | asked | halley_edge_replay_permits:permit(),
     group = none :: none | entering
                   | {awaits, halley_history:vector(), [halley_edge_codec:conn()]}
 }).
@@ -134,27 +136,46 @@ init(Link, Slot, Writer, Waiting) ->
                 replays_max = halley_limits:get(replays_max)}).
 
 loop(State) ->
-    Ready = group(State),
-    Doing = doing(Ready),
+    {Doing, Ready} = doing(group(State)),
     receive
         Message -> loop(handle(Message, Ready))
     after wait_ms(Doing, Ready) ->
         case Doing of
-            turn -> loop(turn(Ready));
+            turn -> loop(turn(used(Ready)));
             _ -> loop(Ready)
         end
     end.
 
-doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max}) ->
+doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max} = State) ->
     case halley_edge_turns:is_empty(Turns) of
         true ->
-            nothing;
+            {nothing, without_permit(State)};
         false ->
             case halley_edge_sender:queue_bytes(Writer) < Max of
-                true -> turn;
-                false -> pause
+                true -> permitted(State);
+                false -> {pause, without_permit(State)}
             end
     end.
+
+permitted(#state{permit = none} = State) ->
+    permitted(State#state{permit = halley_edge_replay_permits:ask()});
+permitted(#state{permit = asked} = State) ->
+    {nothing, State};
+permitted(#state{permit = Permit} = State) ->
+    case halley_edge_replay_permits:is_over(Permit) of
+        true -> permitted(without_permit(State));
+        false -> {turn, State}
+    end.
+
+used(#state{permit = Permit} = State) ->
+    State#state{permit = halley_edge_replay_permits:used(Permit)}.
+
+%% One that was asked for is given back once it has come.
+without_permit(#state{permit = Permit} = State) when Permit =:= none; Permit =:= asked ->
+    State;
+without_permit(#state{permit = Permit} = State) ->
+    ok = halley_edge_replay_permits:give_back(Permit),
+    State#state{permit = none}.
 
 wait_ms(turn, _) -> 0;
 wait_ms(_, #state{group = {awaits, _, _}}) -> ?AWAIT_MS;
@@ -186,6 +207,8 @@ handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
         error ->
             State
     end;
+handle({replay_permit, Permit}, #state{permit = asked} = State) ->
+    State#state{permit = Permit};
 handle({entered, Conns}, #state{group = entering} = State) ->
     State#state{group = {awaits, halley_history:heads(), Conns}}.
 
