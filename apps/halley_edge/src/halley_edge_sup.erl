@@ -1,5 +1,6 @@
-%% Permits of replays, links, the dialer, and the runner of the edge, in this order: if one is restarted, so are those
-%% after it. A runner that starts anew adopts the edge that the last one left.
+%% Permits of replays, links, the dialer, and the runner of the edge, in this order: if one is
+%% restarted, so are those after it. A runner that starts anew adopts the edge that the last one
+%% left.
 -module(halley_edge_sup).
 -behaviour(supervisor).
 

@@ -1,3 +1,4 @@
+%% Permits of replays: a few at a time, in the order in which processes asked, and none is lost.
 -module(halley_edge_replay_permits_tests).
 -include_lib("eunit/include/eunit.hrl").
 
