@@ -85,6 +85,11 @@ const DOOR: Group = { title: 'At the door', refusals: [
   { metric: edge('slow_bodies'), title: 'Uploads that were too slow',
     means: 'A body came more slowly than limits.pace_bytes_per_s_min.',
     todo: 'If these are your own servers, look at the network between.' },
+  { metric: edge('forms_refused'), title: 'Too many forms at once',
+    means: 'The forms of POST /v1/stream and /v1/poll that wait for their rest have 16 MiB in a '
+      + 'worker, as many as they may. One more got 503 with Retry-After.',
+    todo: 'Clients that send forms slowly in great number, or an attack. Subjects that stand in '
+      + 'the address need no form; limits.connections_per_address_max bounds one address.' },
   { metric: edge('slow_readers'), title: 'Answers that were taken too slowly',
     means: 'A client took its answer more slowly than limits.pace_bytes_per_s_min.',
     todo: 'The same; ask for smaller pages.' },

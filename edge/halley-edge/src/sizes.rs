@@ -7,6 +7,7 @@ use crate::conns::tls::session::Session;
 use crate::outbox::{Outbox, Piece};
 use crate::sessions::detail::Detail;
 use crate::sessions::exchange::Exchange;
+use crate::sessions::form::Form;
 use crate::sessions::holds::Hold;
 use crate::sessions::opening::Opening;
 use crate::sessions::operation_queue::Operations;
@@ -19,6 +20,7 @@ fn the_page_says_what_is() {
         ("Slot", SLOT_BYTES),
         ("Detail", size_of::<Detail>()),
         ("Exchange", size_of::<Exchange>()),
+        ("Form", size_of::<Form>()),
         ("Opening", size_of::<Opening>()),
         ("Hold", size_of::<Hold>()),
         ("Operations", size_of::<Operations>()),

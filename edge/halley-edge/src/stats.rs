@@ -62,6 +62,9 @@ stats! {
     Unavailable counter "unavailable_total" "Requests answered with 503 or 504 by the edge itself.";
     Timeouts counter "timeouts_total" "Connections closed because a deadline passed.";
     SlowBodies counter "slow_bodies_total" "Requests refused: pace_bytes_per_s_min of a body.";
+    FormBytes gauge "form_bytes" "Bytes of the forms that wait for their rest.";
+    FormsFull counter "forms_refused_total"
+        "Forms refused: those that wait have forms_bytes_max of a worker.";
     SlowReaders counter "slow_readers_total"
         "Connections closed: pace_bytes_per_s_min of an answer.";
     OriginsRefused counter "origins_refused_total" "Requests refused: cors.origins.";

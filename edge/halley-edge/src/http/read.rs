@@ -12,6 +12,7 @@ use crate::conns::READ_BYTES;
 use crate::conns::read::READS_PER_TURN;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tls::shake::is_tls;
+use crate::http::request::reads_form;
 use crate::http::state::Http;
 use crate::sessions::detail::Detail;
 use crate::sessions::detail::{exchange_of, exchange_or_new};
@@ -241,8 +242,12 @@ impl Http {
         match parse_request(input, &io.conns.settings.head) {
             Ok(Some(request)) => {
                 io.conns.stats.count(Stat::Requests);
-                io.conns.table.asked(index);
-                match self.request(io, sessions, index, &request, input) {
+                let used = self.request(io, sessions, index, &request, input);
+                // 16.5: a form is a part of its request, whose user isn't known before its end.
+                if !reads_form(io, index) {
+                    io.conns.table.asked(index);
+                }
+                match used {
                     Some(used) => Step::Used(request.head_bytes + used),
                     None => Step::Done,
                 }

@@ -20,10 +20,10 @@ use crate::http::respond::{stream_methods, takes_form};
 use crate::http::state::Http;
 use crate::limits::places::{Place, Whose};
 use crate::limits::sketch::Key;
-use crate::sessions::detail::exchange_or_new;
+use crate::sessions::detail::{exchange_of, exchange_or_new};
 use crate::sessions::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::exchange::{Reply, Stage};
-use crate::sessions::form::Form;
+use crate::sessions::form::{FORMS_FULL, Form};
 use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::sessions::state::{Io, Sessions};
 use crate::sessions::stream::Opened;
@@ -203,15 +203,17 @@ impl Http {
         head: &[u8],
         body: &[u8],
     ) -> Option<usize> {
-        let form = match Form::of(req, head) {
+        let form = match Form::of(req, head, &self.forms) {
             Ok(form) => form,
             Err(error) => return self.local_error(io, sessions, index, req, &error),
         };
-        if req.body != BodyFraming::None && req.expect_continue && body.is_empty() {
+        exchange_or_new(&mut io.conns, index)?.stage = Stage::Form(Box::new(form));
+        let used = self.form_goes_on(io, sessions, index, body);
+        // 3.3: not where there is no room for it, as that has its final response.
+        if req.expect_continue && body.is_empty() && reads_form(io, index) {
             io.conns.push(index, CONTINUE.into());
         }
-        exchange_or_new(&mut io.conns, index)?.stage = Stage::Form(Box::new(form));
-        self.form_goes_on(io, sessions, index, body)
+        used
     }
 
     /// More of such a body came, or its beginning. Gives how many bytes were used, `None` when the
@@ -225,15 +227,26 @@ impl Http {
     ) -> Option<usize> {
         let exchange = exchange_or_new(&mut io.conns, index)?;
         let Stage::Form(mut form) = std::mem::take(&mut exchange.stage) else { return None };
-        let (used, is_whole) = match form.read(input) {
+        let read = form.read(input);
+        if !matches!(read, Ok((_, false))) {
+            io.conns.table.asked(index);
+        }
+        let (used, is_whole) = match read {
             Ok(read) => read,
             Err(error) => {
+                drop(form);
+                let error = if error == FORMS_FULL {
+                    io.conns.stats.count(Stat::FormsFull);
+                    error.after(sessions.retry_after_s(io))
+                } else {
+                    error
+                };
                 self.refuse(io, sessions, index, &error);
                 return None;
             }
         };
         if !is_whole {
-            exchange.stage = Stage::Form(form);
+            exchange_of(&mut io.conns, index)?.stage = Stage::Form(form);
             body_came(io, index, used);
             return Some(used);
         }
@@ -369,6 +382,11 @@ impl Http {
         body_came(io, index, 0);
         Some(whole.unwrap_or(0))
     }
+}
+
+/// Is a form read on this connection, which isn't whole?
+pub fn reads_form(io: &mut Io, index: u32) -> bool {
+    exchange_of(&mut io.conns, index).is_some_and(|e| matches!(e.stage, Stage::Form(_)))
 }
 
 /// The API's clients are known by their keys; there the brain counts.

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::sessions::form::Forms;
+
 /// See the module.
 #[derive(Default)]
 pub struct Http {
@@ -18,6 +20,8 @@ pub struct Http {
     pub small_chunks: VecDeque<u32>,
     /// When the next of them is read, on the worker's clock.
     pub small_chunks_at_ms: u64,
+    /// What the forms have that wait for their rest.
+    pub forms: Forms,
 }
 
 impl Http {

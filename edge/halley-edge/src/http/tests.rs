@@ -177,3 +177,17 @@ fn a_stream_waits_for_its_session() {
         (Phase::Opening, vec!["Open".into()])
     );
 }
+
+/// A connection that is doomed in the middle of a form gives back what that had.
+#[test]
+fn a_form_ends_with_its_connection() {
+    let mut edge = Edge::new();
+    let (index, mut client) = enter(&mut edge.io.conns);
+    let head = "POST /v1/poll?user=u HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\
+                Content-Type: application/x-www-form-urlencoded\r\n\r\n";
+    edge.hears(index, &format!("{head}subject="));
+    assert_eq!(edge.http.forms.bytes(), head.len() + 9);
+    edge.io.conns.doom(index, CloseReason::Client);
+    assert_eq!(edge.reads(&mut client), (String::new(), true));
+    assert_eq!((edge.http.forms.bytes(), edge.io.conns.table.used()), (0, 0));
+}

@@ -124,6 +124,12 @@ impl Sessions {
         self.send_away(io, index, spread_ms, &BUSY_STREAMS);
     }
 
+    /// `Retry-After` of what is refused while all come at once: at random, as of streams.
+    pub fn retry_after_s(&mut self, io: &Io) -> u32 {
+        let retry_ms = RETRY_MS_MIN + self.random.up_to(io.conns.settings.admission_wait_ms_max);
+        u32::try_from(retry_ms.div_ceil(1_000)).unwrap_or(u32::MAX)
+    }
+
     fn send_away(&mut self, io: &mut Io, index: u32, spread_ms: u64, error: &StreamError<'_>) {
         let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         // Nothing may come before the head of the answer.

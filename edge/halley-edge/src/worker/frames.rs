@@ -279,6 +279,7 @@ impl Worker {
         self.io.conns.stats.set(Stat::Connections, self.io.conns.table.used() as u64);
         self.io.conns.stats.set(Stat::PendingConnections, self.io.conns.table.pending() as u64);
         self.io.conns.gauge_memory(self.index);
+        self.io.conns.stats.set(Stat::FormBytes, self.http.forms.bytes() as u64);
         self.io.conns.count_tls(self.index);
         self.sessions.compression.count(&mut self.io.conns.stats);
         self.count_trunk();

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use crate::brain::{Brain, Edge, Seen};
-use crate::client::{Client, SSE_WELCOME};
+use crate::brain::{Brain, Edge, Seen, WINDOW};
+use crate::client::{Client, SSE_WELCOME, sse};
+use crate::limits::refusal;
 use crate::operations::ALL;
+use crate::pace::drip;
 use crate::replaying::json;
 
 const SUBSCRIPTIONS: (&str, &str) = ("subscriptions_per_session_max", "100");
@@ -219,10 +221,102 @@ fn a_form_that_does_not_end() {
     let response = client.response();
     assert_eq!(response.status, 408);
     assert!(response.body.contains("\"body_too_slow\""), "{}", response.body);
+    brain.stat_becomes("slow_bodies_total", 1);
+    assert_eq!(brain.stat("form_bytes"), 0);
+    // "and being fast is not saved up": a byte now and then is not the pace.
+    let mut client = edge.public();
+    client.send(begun.replace("Length: 10", "Length: 1000"));
+    let mut reader = Client::of(client.socket.try_clone().unwrap());
+    let dripping = std::thread::spawn(move || drip(&mut client, 20, 20_000));
+    assert_eq!(reader.response().status, 408);
+    drop(reader);
+    dripping.join().unwrap();
     let mut client = edge.public();
     client.send(&begun);
     drop(client);
     brain.expect_silence(100);
+}
+
+/// 28.2: "Forms that wait for their rest have 16 MiB together in each worker": one more is refused,
+/// one that comes whole isn't, and there is room again for each that ends, in whatever way.
+#[test]
+fn forms_that_wait_have_a_bound() {
+    let (edge, mut brain) = Edge::start(&[("pace_grace_ms", "600000"), SUBSCRIPTIONS]);
+    // Whole it is refused: its user is there twice.
+    let form = format!("user={}", "a".repeat(131_067));
+    let whole = post("/v1/poll?user=u", FORM, &form);
+    let bytes = whole.len() as u64;
+    let begin = || {
+        let mut client = edge.public();
+        client.send(&whole[..whole.len() - 1]);
+        client
+    };
+    let mut waiting: Vec<Client> = (0..127).map(|_| begin()).collect();
+    brain.stat_becomes("form_bytes", 127 * bytes);
+    for refused in 1..=3 {
+        let response = refusal(&mut begin(), 503, "forms_bytes_max");
+        assert!(response.body.contains("name the subjects in the address"), "{}", response.body);
+        brain.stat_becomes("forms_refused_total", refused);
+        assert_eq!(brain.stat("form_bytes"), 127 * bytes);
+    }
+    let mut other = edge.public();
+    other.send(post("/v1/poll?user=u", FORM, "subject=a"));
+    let (conn, ..) = told(&mut brain);
+    polled(&mut other, &mut brain, conn);
+    // Less than a step of places is left: who asks first is answered before any of it comes.
+    let head = whole.len() - form.len();
+    let left = 16_777_216 - 127 * whole.len() - head;
+    let mut filler = edge.public();
+    filler.send(&whole[..head + left / 1_024 * 1_024]);
+    brain.stat_becomes("form_bytes", 127 * bytes + (head + left / 1_024 * 1_024) as u64);
+    let mut asking = edge.public();
+    let lines = format!("{FORM}Expect: 100-continue\r\nPadding: {}\r\n", "a".repeat(1_024));
+    asking.send(post("/v1/poll?user=u", &lines, "subject=a").strip_suffix("subject=a").unwrap());
+    refusal(&mut asking, 503, "forms_bytes_max");
+    filler.reset();
+    brain.stat_becomes("form_bytes", 127 * bytes);
+    // One is whole, one leaves, and the others' connections are reset.
+    let mut last = waiting.pop().unwrap();
+    last.send("a");
+    assert_eq!(last.response().status, 400);
+    brain.stat_becomes("form_bytes", 126 * bytes);
+    drop(waiting.pop());
+    brain.stat_becomes("form_bytes", 125 * bytes);
+    waiting.drain(..100).for_each(Client::reset);
+    brain.stat_becomes("form_bytes", 25 * bytes);
+    waiting.extend((0..102).map(|_| begin()));
+    brain.stat_becomes("form_bytes", 127 * bytes);
+    refusal(&mut begin(), 503, "forms_bytes_max");
+    waiting.into_iter().for_each(Client::reset);
+    brain.stat_becomes("form_bytes", 0);
+    assert_eq!(brain.stat("forms_refused_total"), 5);
+}
+
+/// 16.5: "A connection that has not sent a whole request yet is *pending*", and a form is a part of
+/// its request.
+#[test]
+fn who_sends_a_form_is_pending() {
+    let settings =
+        [("pending_connections_percent_max", "50"), ("pace_grace_ms", "600000"), SUBSCRIPTIONS];
+    let (edge, mut brain) = Edge::start_with(&["--connections-max", "8"], &settings, WINDOW);
+    let begun = post("/v1/poll?user=u", FORM, "subject=a").replace("Length: 9", "Length: 10");
+    let mut slow: Vec<Client> = (0..4).map(|_| edge.public()).collect();
+    slow.iter_mut().for_each(|client| client.send(&begun));
+    brain.stat_becomes("form_bytes", 4 * (begun.len() as u64 + 1));
+    brain.stat_becomes("pending_connections", 4);
+    let (_ann, _) = sse(&edge, &mut brain, "ann");
+    slow.remove(0).expect_end();
+    brain.stat_becomes("pending_connections_dropped_total", 1);
+    brain.stat_becomes("pending_connections", 3);
+    let mut whole = slow.remove(0);
+    whole.send("a");
+    let (conn, subjects, ..) = told(&mut brain);
+    assert_eq!(subjects, ["aa"]);
+    brain.stat_becomes("pending_connections", 2);
+    polled(&mut whole, &mut brain, conn);
+    slow.into_iter().for_each(Client::reset);
+    brain.stat_becomes("pending_connections", 0);
+    assert_eq!(brain.stat("form_bytes"), 0);
 }
 
 /// 6.3, 6.4: a preflight names POST where there is one, and a page of another origin is refused.

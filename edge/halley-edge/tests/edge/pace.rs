@@ -9,7 +9,7 @@ use crate::client::{Client, sse};
 use crate::slow::stall;
 
 /// Sends a byte every so often until it can't, or for so long.
-fn drip(client: &mut Client, every_ms: u64, ms: u128) {
+pub fn drip(client: &mut Client, every_ms: u64, ms: u128) {
     use std::io::Write;
     let started = Instant::now();
     while started.elapsed().as_millis() < ms && client.socket.write_all(b"a").is_ok() {
