@@ -170,12 +170,12 @@ export abstract class Core {
     this.heard();
     const { cursor, ...event } = message;
     const { id, gap, presence } = message;
-    const isDouble = id && this.#isDouble(message);
-    // Tabs that began after it would show it out of order.
-    this.shell.take?.(isDouble ? { cursor } : message);
+    // A tab that began after it would show it out of order, and its cursor may be an older one.
+    if (id && this.#isDouble(message)) return;
+    this.shell.take?.(message);
     if (gap) this.shell.show({ gap });
     else if (presence) this.shell.show({ presence });
-    else if (id && !isDouble) this.shell.show(event as Item);
+    else if (id) this.shell.show(event as Item);
     if (cursor) this.cursor = cursor;
     if (message.end) this.lost({ code: message.end.reason });
   }

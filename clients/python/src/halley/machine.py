@@ -191,7 +191,11 @@ class Machine:
         elif presence := message.get("presence"):
             self._effects.append(Show(presence_of(presence)))
         elif "id" in message:
-            self._event(message, cursor)
+            if not self._is_new_event(message):
+                return effects
+            self._effects.append(Show(Event(
+                str(message.get("id")), message.get("subject"), int(message.get("at") or 0),
+                message.get("data"), cursor, tuple(message.get("subjects", ())))))
         self.cursor = cursor
         if end := message.get("end"):
             self._lose(Loss(end.get("reason", "ended")))
@@ -311,16 +315,14 @@ class Machine:
         self._effects.append(Drop())
         self._open()
 
-    def _event(self, message: Mapping[str, Any], cursor: str | None) -> None:
+    def _is_new_event(self, message: Mapping[str, Any]) -> bool:
+        """A double may have an older cursor than what was shown, so it moves none."""
         event_id, at = str(message.get("id")), int(message.get("at") or 0)
         seen = self._recent.get(event_id)
         self._recent[event_id] = at
         if len(self._recent) > RECENT_MAX:
             self._recent.popitem(last=False)
-        if seen is None or abs(at - seen) > DOUBLE_MS_MAX:
-            event = Event(event_id, message.get("subject"), at, message.get("data"), cursor,
-                          tuple(message.get("subjects", ())))
-            self._effects.append(Show(event))
+        return seen is None or abs(at - seen) > DOUBLE_MS_MAX
 
     def _lose(self, loss: Loss) -> None:
         self._effects.append(Drop())
