@@ -6,7 +6,7 @@ import { openBrowser } from '../../../test/lib/browser.mjs';
 import { publish, sessionsOf } from '../../../test/lib/client.mjs';
 import { freeze, kill, start, test } from '../../../test/lib/halley.mjs';
 import { sleep, until } from '../../../test/lib/wait.mjs';
-import { pagesFor, tabOf } from './lib/tabs.mjs';
+import { pagesFor, processOf, tabOf } from './lib/tabs.mjs';
 import { proxy } from './lib/world.mjs';
 
 let halley;
@@ -33,20 +33,12 @@ const shows = (tab, count) =>
 /** Longer than a client takes a stream's silence for. */
 const FROZEN_MS = 6_000;
 
-/** The process that shows a tab; the browser's own trace tells it. */
-async function processOf(tab) {
-  await browser.startTracing(tab, { categories: ['disabled-by-default-devtools.timeline'] });
-  const { traceEvents } = JSON.parse(await browser.stopTracing());
-  const { args } = traceEvents.find(({ name }) => name === 'TracingStartedInBrowser');
-  return args.data.frames.find((frame) => frame.isInPrimaryMainFrame).processId;
-}
-
 /**
  * Stops the process of a tab. A browser without a window freezes no page by itself: all count as
  * looked at. Gives what wakes it, with the event that a browser has then.
  */
 async function freezeTab(tab) {
-  const pid = await processOf(tab);
+  const pid = await processOf(browser, tab);
   await tab.evaluate(() => {
     window.ticks = [];
     setInterval(() => window.ticks.push(Date.now()), 50);

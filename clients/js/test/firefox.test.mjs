@@ -1,9 +1,6 @@
-// One connection for all tabs, in Debian's Firefox, by WebDriver BiDi.
+// One connection for all tabs, in Debian's Firefox.
 
-import playwright from '../../../test/node_modules/playwright-core/index.mjs';
+import { openFirefox } from '../../../test/lib/browser.mjs';
 import { suite } from './lib/tabs-suite.mjs';
 
-// Playwright calls it an experiment, as its own Firefox is another one than Debian's.
-const { _bidiFirefox: firefox } = playwright;
-
-suite(() => firefox.launch({ executablePath: '/usr/bin/firefox-esr', timeout: 60_000 }), true);
+suite(openFirefox, true);

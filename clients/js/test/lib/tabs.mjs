@@ -25,10 +25,11 @@ const HTML = `<!doctype html><title>app</title><script type="module">
 </script>`;
 
 /**
- * Serves the page at `/`, and `examples/dom` at `/example`, both for that Halley. After `hang()`,
+ * Serves the page at `/`, and `examples/dom` at `/example`, both for that Halley, at `publicUrl`,
+ * which may be that of a network in front of it. After `hang()`,
  * the next request for `/hang` is `asked` and waits for `answer()`.
  */
-export async function pagesFor(halley) {
+export async function pagesFor(halley, publicUrl = halley.publicUrl) {
   const [bundle, example] = [read('dist/halley.min.js'), read('../../examples/dom/index.html')];
   let hung;
   const server = createServer(({ url }, answer) => {
@@ -37,7 +38,7 @@ export async function pagesFor(halley) {
     if (isScript) answer.end(bundle);
     else if (url.startsWith('/example')) answer.end(example);
     else if (url === '/hang') hung(answer);
-    else answer.end(HTML.replace('HALLEY', halley.publicUrl));
+    else answer.end(HTML.replace('HALLEY', publicUrl));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -69,6 +70,14 @@ export async function crash(tab) {
   const crashes = tab.waitForEvent('crash');
   tab.goto('chrome://crash').catch(() => {});
   await crashes;
+}
+
+/** The process that shows a tab of Chromium; the browser's own trace tells it. */
+export async function processOf(browser, tab) {
+  await browser.startTracing(tab, { categories: ['disabled-by-default-devtools.timeline'] });
+  const { traceEvents } = JSON.parse(await browser.stopTracing());
+  const { args } = traceEvents.find(({ name }) => name === 'TracingStartedInBrowser');
+  return args.data.frames.find((frame) => frame.isInPrimaryMainFrame).processId;
 }
 
 /** Whether this tab holds the lock that is named after server and user: it has the connection. */
