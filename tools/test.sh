@@ -170,7 +170,7 @@ ct_parts() {
     for ((part = 1; part <= $1; part++)); do
         suites=()
         for ((i = part - 1; i < ${#all[@]}; i += $1)); do suites+=("${all[i]}"); done
-        job "ct-$part" count_ct 1000 rebar3 ct --readable=true \
+        job "ct-$part" count_ct 1500 rebar3 ct --readable=true \
             --logdir="${REBAR_BASE_DIR:-_build}/test/logs-$part" \
             --suite="$(printf '%s\n' "${suites[@]}" | paste -sd,)"
     done
@@ -182,7 +182,7 @@ rebar3 ct --compile_only >/dev/null
 job rust count_cargo 800 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 # In a folder of its own: Common Test compiles with other options, and would build all anew.
-job eunit count_eunit 900 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
+job eunit count_eunit 1500 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
 job faults count_node 900 node --test \
     test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs test/lib/*.test.mjs
 ct_parts 10
