@@ -297,6 +297,8 @@ export class Share {
             if (until) held = held!.filter(({ at = Infinity }) => at > until);
           }
         } else listener.message(isNew ? { cursor } : {});
+        // The core has another connection.
+        if (signal.aborted) return;
         held!.forEach(show);
         held = undefined;
         listener.hold();

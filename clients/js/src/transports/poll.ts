@@ -22,9 +22,8 @@ export async function pollOnce(
   const response = await request(place, 'poll', { signal }, { timeout, presence: '' });
   if (!response.ok) throw await lossOf(response);
   const { events, gap, end, cursor, more } = await response.json();
-  listener.message({ gap });
-  for (const event of events) listener.message(event);
-  listener.message({ cursor, end });
+  // Any of these may end the connection that the others are for.
+  for (const one of [{ gap }, ...events, { cursor, end }]) signal.aborted || listener.message(one);
   place.cursor = cursor;
   return { more: more ?? !!events[0], gap };
 }
