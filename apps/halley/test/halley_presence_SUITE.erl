@@ -11,7 +11,7 @@
 
 -define(LEAVE_MS, 400).
 %% Where somebody has to be back before, however slow the machine is.
--define(LONG_LEAVE_MS, 4000).
+-define(LONG_LEAVE_MS, 8000).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
