@@ -17,7 +17,8 @@ import { fileURLToPath } from 'node:url';
 import { api } from './client.mjs';
 import { sleep, until } from './wait.mjs';
 
-const LAUNCHER = process.env.LAUNCHER ?? fileURLToPath(new URL('../../halley', import.meta.url));
+export const LAUNCHER = process.env.LAUNCHER
+  ?? fileURLToPath(new URL('../../halley', import.meta.url));
 const START_MS_MAX = 60_000;
 // A brain gives an edge that hangs 10 s beyond the drain.
 const STOP_MS_MAX = 60_000;

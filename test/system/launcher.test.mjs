@@ -4,11 +4,11 @@
 
 import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after } from 'node:test';
 import { killProcess, makeKiller } from '../faults/lib/processes.mjs';
 import { api, publish } from '../lib/client.mjs';
-import { isAlive, kill, parentOf, prepare, start, test } from '../lib/halley.mjs';
+import { isAlive, kill, LAUNCHER, parentOf, prepare, start, test } from '../lib/halley.mjs';
 import { closeStreams, open, sse } from '../lib/streams.mjs';
 import { sleep, until } from '../lib/wait.mjs';
 
@@ -151,6 +151,24 @@ for (const ms of [0, 150, 300, 450, 600, 900]) {
     halley.remove();
   });
 }
+
+test('a brain that could not say that it is ready is asked to stop, and drains', async () => {
+  const halley = await prepare({ settings: { HALLEY_DRAIN_TIME: '1s' } });
+  const launcher = join(halley.folder, 'deaf');
+  const text = readFileSync(LAUNCHER, 'utf8');
+  const deaf = text.replace('ready) ready=yes ;;', '')
+    .replace(/^release="(?!\/)/m, `$&${dirname(LAUNCHER)}/`)
+    .replace(/^START_SECONDS_MAX=\d+$/m, 'START_SECONDS_MAX=1');
+  writeFileSync(launcher, deaf, { mode: 0o755 });
+  halley.within = ['bash', '-c', 'exec "$1" foreground', 'bash', launcher];
+  await halley.start();
+  const stream = await sse(halley, 'ann');
+  await sleep(2_000);
+  await halley.terminate();
+  await stream.ended();
+  assert.match(halley.log, /drained after/);
+  halley.remove();
+});
 
 for (const ms of [200, 700]) {
   test(`SIGTERM while the first brain begins, after ${ms} ms: all end`, async () => {
