@@ -13,6 +13,7 @@ const { values, positionals } = parseArgs({
 const [from = 1, count = 1] = positionals.map(Number);
 const tell = tellOf({ saysMore: !values.old });
 const began = Date.now();
+const TOLD_EVERY = 500;
 // As `head` ends it.
 process.stdout.on('error', () => process.exit());
 
@@ -31,17 +32,32 @@ if (count === 1) {
   for (let seed = from; seed < from + count; seed += 1) {
     const { faults } = await tell(seed);
     if (faults.length) process.send({ seed, faults });
+    if ((seed - from + 1) % TOLD_EVERY === 0) process.send({ told: TOLD_EVERY });
   }
   process.disconnect();
 } else {
   const jobs = Number(values.jobs ?? availableParallelism());
   const each = Math.ceil(count / jobs);
   const wrong = [];
+  let told = 0;
+  const progress = ({ told: more }) => {
+    told += more;
+    const perSecond = told / (Date.now() - began) * 1000;
+    if (process.stderr.isTTY || told % 50_000 === 0) {
+      process.stderr.write(`${told} of ${count} stories, ${wrong.length} of them wrong, ` +
+        `${Math.round((count - told) / perSecond)} s to go`);
+      process.stderr.write(process.stderr.isTTY ? '   \r' : '\n');
+    }
+  };
   const parts = Array.from({ length: jobs }, (_, n) => new Promise((done) => {
     const mine = Math.min(each, count - n * each);
     const part = fork(import.meta.filename, ['--part', ...(values.old ? ['--old'] : []),
       `${from + n * each}`, `${mine}`]);
     part.on('message', (one) => {
+      if (one.told) {
+        progress(one);
+        return;
+      }
       wrong.push(one);
       if (wrong.length <= 20) console.log(`seed ${one.seed}: ${one.faults.join('; ')}`);
     });
