@@ -130,6 +130,7 @@ tally() {
     fi
     passed_all=$((passed_all + passed))
     failed_all=$((failed_all + failed))
+    if [ "$failed" -gt 0 ]; then failed_of[$name]=$failed; fi
     summary+=("$(printf '  %-8s %5d passed, %3d failed  (%d s)' \
         "$name" "$passed" "$failed" "$seconds")")
 }
@@ -141,7 +142,7 @@ job() {
     counters[$1]=$2
     commands[$1]=$(printf '%q ' "${@:3}")
 }
-declare -A counters commands
+declare -A counters commands failed_of=()
 
 # side_by_side <most>: runs the jobs, in their order, so many at a time. What one said is shown in
 # one piece when it has ended.
@@ -164,6 +165,30 @@ side_by_side() {
     jobs=()
 }
 
+# again_alone: six suites on two cores are a load that no test was made for, and a test that reads
+# too early loses its race there. If no more than UNSTEADY_MAX tests failed in all, their suites run
+# once more, one after another. A test that passes now is unsteady: it is named, to be mended, and
+# doesn't refuse the change. A fault that is always there fails twice.
+UNSTEADY_MAX=3
+unsteady=()
+again_alone() {
+    local names=("${!failed_of[@]}") name before passed
+    if [ "$failed_all" -gt "$UNSTEADY_MAX" ]; then return; fi
+    unsteady=("${failures[@]}")
+    failures=()
+    for name in "${names[@]}"; do
+        before=${failed_of[$name]}
+        passed=$passed_all
+        failed_all=$((failed_all - before))
+        unset "failed_of[$name]"
+        eval "run $name ${commands[$name]}" >"$logs/$name"
+        cat "$logs/$name"
+        tally "$name" "${counters[$name]}"
+        # The others of the suite are counted already.
+        passed_all=$((passed + before - ${failed_of[$name]:-0}))
+    done
+}
+
 # ct_parts <number>: Common Test in so many parts, each with every so manyth suite.
 ct_parts() {
     local all=(apps/*/test/*_SUITE.erl) suites part i
@@ -174,6 +199,22 @@ ct_parts() {
             --logdir="${REBAR_BASE_DIR:-_build}/test/logs-$part" \
             --suite="$(printf '%s\n' "${suites[@]}" | paste -sd,)"
     done
+}
+
+# report: the last line counts, the status says whether a test failed.
+report() {
+    printf '\n== summary\n'
+    printf '%s\n' "${summary[@]}"
+    if [ "${#unsteady[@]}" -gt 0 ]; then
+        printf '\n== failed beside the other suites, and ran once more alone; to be mended\n'
+        printf '%s\n' "${unsteady[@]}"
+    fi
+    if [ "$failed_all" -gt 0 ]; then
+        printf '\n== failed\n'
+        printf '%s\n' "${failures[@]}"
+    fi
+    printf 'halley: %d passed, %d failed\n' "$passed_all" "$failed_all"
+    [ "$failed_all" -eq 0 ]
 }
 
 # What is to be compiled is compiled once, before.
@@ -200,12 +241,6 @@ side_by_side 6
 # Runs its own files side by side, and at last those that fill the machine.
 job system count_system 900 node test/system/run.mjs
 side_by_side 1
+again_alone
 
-printf '\n== summary\n'
-printf '%s\n' "${summary[@]}"
-if [ "$failed_all" -gt 0 ]; then
-    printf '\n== failed\n'
-    printf '%s\n' "${failures[@]}"
-fi
-printf 'halley: %d passed, %d failed\n' "$passed_all" "$failed_all"
-[ "$failed_all" -eq 0 ]
+report
