@@ -76,13 +76,10 @@ const BODY_NOT_ALLOWED: HttpError = HttpError::new(
     "A GET request for a stream or a poll has no body: send its parameters in the address, or a \
      form with POST.",
 );
-const HEADER_NAME_TOO_LONG: HttpError =
-    HttpError::new(431, "header_name_too_long", "A header's name has more than 255 bytes.");
-
-/// Does a header say what only the edge may say (link.md 12.6)?
-fn is_ours(name: &str) -> bool {
-    name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case("halley-"))
-}
+/// The headers that the API reads (link.md 8.2): a client's others are work without a use.
+/// `Authorization` is a server's key; a user's token is judged here, and stays.
+const READ_BY_THE_BRAIN: [&str; 6] =
+    ["content-type", "host", "authorization", "origin", "if-none-match", "x-halley-demo"];
 
 /// Is the path one of what users do themselves, however it is written?
 fn is_me(path: &str) -> bool {
@@ -97,23 +94,25 @@ fn write_headers(
     req: &Request<'_>,
     api: bool,
     principal: Option<&Principal<'_>>,
-) -> Result<u16, HttpError> {
+) -> u16 {
     let mut count = 0;
     for (name, value) in principal.into_iter().flat_map(headers_of) {
         Pair { name: name.as_bytes(), value }.write(items);
         count += 1;
     }
-    let shows = |name: &str| !api && name.eq_ignore_ascii_case("authorization");
-    let travels = |name: &str| !is_ours(name) && !shows(name);
-    for (name, value) in req.headers.end_to_end().filter(|(name, _)| travels(name)) {
-        if name.len() > usize::from(u8::MAX) {
-            return Err(HEADER_NAME_TOO_LONG);
+    for (name, value) in req.headers.end_to_end() {
+        if let Some(name) = travels(name, api) {
+            Pair { name: name.as_bytes(), value }.write(items);
+            count += 1;
         }
-        let lower = name.to_ascii_lowercase();
-        Pair { name: lower.as_bytes(), value }.write(items);
-        count += 1;
     }
-    Ok(count)
+    count
+}
+
+/// The name with which a header travels on, if the brain reads it.
+fn travels(name: &str, api: bool) -> Option<&'static str> {
+    let read = READ_BY_THE_BRAIN.iter().find(|read| name.eq_ignore_ascii_case(read));
+    read.copied().filter(|&read| api || read != "authorization")
 }
 
 /// The target as it travels on.
@@ -320,7 +319,7 @@ impl Http {
             return Err(BUSY);
         }
         self.items.clear();
-        let count = write_headers(&mut self.items, req, api, principal.as_ref())?;
+        let count = write_headers(&mut self.items, req, api, principal.as_ref());
         let whose = if api { Whose::Server } else { io.conns.whose_request(index, req, user) };
         let place = io.conns.request_begins(whose).map_err(|full| no_place(&full))?;
         Ok((principal, count, place))

@@ -15,13 +15,13 @@ fn a_request_and_its_answer() {
     let (edge, mut brain) = Edge::start(&[]);
     let mut client = edge.api();
     client.send(
-        "POST /v1/events?a=b HTTP/1.1\r\nHost: h\r\nX-Thing: One\r\nContent-Length: 4\r\n\
-         Connection: x-hop\r\nX-Hop: 1\r\n\r\nbody",
+        "POST /v1/events?a=b HTTP/1.1\r\nHost: h\r\nCONTENT-Type: One\r\nContent-Length: 4\r\n\
+         X-Thing: 1\r\nConnection: if-none-match\r\nIf-None-Match: 1\r\n\r\nbody",
     );
     let request = brain.request();
     assert_eq!((request.listener, request.flags), (2, FLAG_END));
     assert_eq!((request.method.as_str(), request.target.as_str()), ("POST", "/v1/events?a=b"));
-    let headers = [("host".into(), "h".into()), ("x-thing".into(), "One".into())];
+    let headers = [("host".into(), "h".into()), ("content-type".into(), "One".into())];
     assert_eq!((request.headers.as_slice(), request.body.as_slice()), (&headers[..], &b"body"[..]));
     let answer = [("content-type", "text/plain"), ("x-a", "one\r\nx-b: two"), ("bad name", "x")];
     brain.response(request.conn, 201, FLAG_END, 2, &answer, b"ok");
@@ -44,7 +44,24 @@ fn headers_that_only_the_edge_may_say() {
         client.send(head);
         let request = brain.request();
         let names: Vec<_> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["host", "x-halley"]);
+        assert_eq!(names, ["host"]);
+    }
+}
+
+/// 8.2: "Of a client's headers these travel", and a server's key on its own listener alone.
+#[test]
+fn headers_that_the_brain_reads() {
+    let (edge, mut brain) = Edge::start(&[]);
+    let head = "GET /v1/x HTTP/1.1\r\nHost: h\r\nContent-Type: t\r\nAuthorization: Bearer k\r\n\
+                Origin: o\r\nIf-None-Match: e\r\nX-Halley-Demo: act\r\nAccept: a\r\nCookie: c\r\n\
+                User-Agent: u\r\nX-Forwarded-For: ::1\r\n\r\n";
+    let all = ["host", "content-type", "authorization", "origin", "if-none-match", "x-halley-demo"];
+    for (mut client, api) in [(edge.api(), true), (edge.public(), false)] {
+        client.send(head);
+        let request = brain.request();
+        let names: Vec<_> = request.headers.iter().map(|(name, _)| name.as_str()).collect();
+        let read: Vec<_> = all.into_iter().filter(|&n| api || n != "authorization").collect();
+        assert_eq!(names, read);
     }
 }
 
