@@ -115,8 +115,8 @@ faults: install-test build ## inject faults at random, prove that nothing is los
 faults-postgres: install-test build ## kill and stall brain, edge and a PostgreSQL: nothing lost or twice (KILLS=100)
 	@node test/faults/postgres.mjs
 
-tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 LATENCY=100 SYNC=30 BROWSER= SEED= SAVE=)
-	@CHAOS_STEPS=$(STEPS) CHAOS_LATENCY=$(or $(LATENCY),100) CHAOS_SYNC=$(or $(SYNC),30) CHAOS_BROWSER=$(BROWSER) \
+tabs: install-test build client ## kill tabs, network, edge and brain at random: nothing lost or twice (STEPS=100 LATENCY=100 SYNC=30 GAP_MS= BROWSER= SEED= SAVE=)
+	@CHAOS_STEPS=$(STEPS) CHAOS_LATENCY=$(or $(LATENCY),100) CHAOS_SYNC=$(or $(SYNC),30) CHAOS_BROWSER=$(BROWSER) CHAOS_GAP_MS=$(GAP_MS) \
 		$(if $(SEED),CHAOS_SEED=$(SEED)) $(if $(SAVE),CHAOS_SAVE=1) node --test clients/js/test/chaos.test.mjs
 
 simulate-clients: install-test ## tell so many stories of tabs, network and server to the JavaScript client (SEEDS=1000000)

@@ -39,7 +39,8 @@ const CHANCES = ['close', 'close', 'owner', 'owner', 'owner', 'offline', 'reset'
  * An owner that ends is followed at once, one that freezes within two seconds and a new connection.
  * While other tests run, that would be a statement about them.
  */
-const GAP_MS_MAX = process.env.CHAOS_STEPS ? 2_000 + 8 * LATENCY_MS + 500 : PATIENCE_MS;
+const GAP_MS_MAX = Number(process.env.CHAOS_GAP_MS
+  || (process.env.CHAOS_STEPS ? 2_000 + 8 * LATENCY_MS + 500 : PATIENCE_MS));
 const FROZEN_MS = 4_000;
 
 let halley;
@@ -189,6 +190,7 @@ test('random kills of tabs, network and server: nothing lost or twice', async (c
     if (process.env.CHAOS_SAVE) {
       const [name, text] = reportOf(`${IS_FIREFOX ? 'firefox' : 'chromium'}-${LATENCY_MS}-ms`,
         `make tabs STEPS=${STEPS} SEED=${SEED} LATENCY=${LATENCY_MS} SYNC=${SYNC_MS}`
+        + `${process.env.CHAOS_GAP_MS ? ` GAP_MS=${GAP_MS_MAX}` : ''}`
         + `${IS_FIREFOX ? ' BROWSER=firefox' : ''} SAVE=1`, rows);
       keep(name, { '.md': text });
     }
