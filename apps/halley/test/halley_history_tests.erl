@@ -15,6 +15,8 @@ history_test_() ->
 
 cases() ->
     [{"written heads follow the heads", [], fun heads/0},
+     {"a process is notified when a vector is written", [], fun notified/0},
+     {"a process is notified though a shard died", [], fun notified_of_a_shard_that_died/0},
      {"chains against a model", [], fun chains/0},
      {"a long chain is read from its old end, in stretches", [], fun stretches/0},
      {"a block is kept when it is asked for again", [], fun cached_when_asked_again/0},
@@ -47,6 +49,29 @@ heads() ->
     Seq = halley_history:draw(3),
     ?assertEqual(Seq, element(3, halley_history:heads())),
     ?assertEqual(timeout, halley_history:await(halley_history:heads(), 20)).
+
+%% The log says so once, to each that waits, when the last of the parts is written.
+notified() ->
+    ?assertEqual(written, halley_history:notify(halley_history:heads())),
+    Seqs = [{Shard, halley_history:draw(Shard)} || Shard <- [3, 5]],
+    Heads = halley_history:heads(),
+    {later, First} = halley_history:notify(Heads),
+    {later, Second} = halley_history:notify(Heads),
+    [begin
+         receive {history_written, _} -> error(too_early) after 20 -> ok end,
+         ok = halley_history_log:mark(Shard, Seq)
+     end || {Shard, Seq} <- Seqs],
+    [receive {history_written, Ref} -> ok after 5000 -> error(not_notified) end
+     || Ref <- [First, Second]],
+    ?assertEqual(Heads, halley_history:written()),
+    receive {history_written, _} -> error(twice) after 20 -> ok end.
+
+%% What a shard that died had drawn is waited for no more.
+notified_of_a_shard_that_died() ->
+    _ = halley_history:draw(3),
+    {later, Ref} = halley_history:notify(halley_history:heads()),
+    ok = halley_history:shard_started(3),
+    receive {history_written, Ref} -> ok after 5000 -> error(not_notified) end.
 
 %% A few subjects with many events, many with few; strangers may be among the candidates, but
 %% nothing that is asked for is missing, and the order is that of the seqs.

@@ -20,7 +20,6 @@
 -export_type([item/0]).
 
 -define(KEPT_MAX, 64).
--define(AWAIT_MS, 1).
 
 -type item() :: {event, map()} | {gap, map()}.
 %% amid: of a session that will ask again. yielded: of one that has a turn.
@@ -35,7 +34,9 @@
     kept = #{} :: #{pid() => amid | yielded},          % whose places are large
     turns = queue:new() :: queue:queue(pid()),
     %% For the log to have written.
-    awaiting = queue:new() :: queue:queue({halley_history:vector(), pid()})
+    awaiting = queue:new() :: queue:queue({halley_history:vector(), pid()}),
+    %% The log will say when it has written the first of these.
+    notified_by = none :: none | reference()
 }).
 
 -spec start_link() -> gen_server:start_ret().
@@ -82,6 +83,8 @@ handle_cast(_, State) ->
 -spec handle_info(term(), #state{}) -> {noreply, #state{}, timeout()}.
 handle_info({'DOWN', _, process, Pid, _}, State) ->
     go_on(forget(Pid, State));
+handle_info({history_written, Ref}, #state{notified_by = Ref} = State) ->
+    go_on(State#state{notified_by = none});
 handle_info(timeout, #state{turns = Turns} = State) ->
     case queue:out(Turns) of
         {{value, Pid}, Rest} -> go_on(turn(Pid, State#state{turns = Rest}));
@@ -95,24 +98,25 @@ go_on(State) ->
     {noreply, Next, wait(Next)}.
 
 %% Messages come before turns.
-wait(#state{turns = Turns, awaiting = Awaiting}) ->
-    case {queue:is_empty(Turns), queue:is_empty(Awaiting)} of
-        {false, _} -> 0;
-        {true, false} -> ?AWAIT_MS;
-        {true, true} -> infinity
+wait(#state{turns = Turns}) ->
+    case queue:is_empty(Turns) of
+        true -> infinity;
+        false -> 0
     end.
 
 %% Heads only rise, so who asked first is first.
-written(#state{awaiting = Awaiting, turns = Turns} = State) ->
+written(#state{awaiting = Awaiting, turns = Turns, notified_by = none} = State) ->
     case queue:peek(Awaiting) of
         {value, {Heads, Pid}} ->
-            case halley_history:await(Heads, 0) of
-                ok -> written(State#state{awaiting = queue:drop(Awaiting),
-                                          turns = queue:in(Pid, Turns)});
-                timeout -> State
+            case halley_history:notify(Heads) of
+                written -> written(State#state{awaiting = queue:drop(Awaiting),
+                                               turns = queue:in(Pid, Turns)});
+                {later, Ref} -> State#state{notified_by = Ref}
             end;
         empty -> State
-    end.
+    end;
+written(State) ->
+    State.
 
 forget(Pid, #state{places = Places} = State) ->
     case maps:take(Pid, Places) of

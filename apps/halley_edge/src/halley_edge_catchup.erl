@@ -21,7 +21,6 @@
                   ToMs :: non_neg_integer(), halley_history:vector()}.
 
 %% How long one wait for the log takes before it is begun again.
--define(AWAIT_MS, 1000).
 
 -record(state, {writer :: pid(), there :: halley_fanout:there(), limits :: map(),
                 second :: non_neg_integer(),
@@ -81,7 +80,7 @@ run(Writer, There, From, Second) ->
     ok = tell(hold, Nearer),
     Heads = halley_history:heads(),
     ok = halley_began:catches_up(There),
-    ok = await(Heads),
+    ok = halley_history:await(Heads, infinity),
     {_, _, #state{reader = Reader}} = round(Near, Heads, 0, Nearer),
     Writer ! {catchup, self(), {reached, Heads}},
     halley_history_reader:close(Reader).
@@ -110,8 +109,3 @@ tell(What, #state{writer = Writer}) ->
     Writer ! {catchup, self(), What},
     receive {go_on, Writer} -> ok end.
 
-await(Heads) ->
-    case halley_history:await(Heads, ?AWAIT_MS) of
-        ok -> ok;
-        timeout -> await(Heads)
-    end.

@@ -15,7 +15,8 @@
 %% Not here: cursors, what a replay does, which sessions get a gap.
 -module(halley_history).
 
--export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0, await/2]).
+-export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0]).
+-export([notify/1, await/2]).
 -export([refusing/0, refusing/1, append/3, claim/2, shard_started/1, unfollowed/1, followed/2]).
 -export([drawn/0, forget/1, forgotten/1, kept/1, room_to_keep/3]).
 -export([is_empty/0, has_private/1, has_joint/1, joint/1, name/1]).
@@ -46,7 +47,6 @@
                   events := non_neg_integer(), bytes := non_neg_integer(),
                   queue_bytes := non_neg_integer(), damaged := [range()]}.
 
--define(AWAIT_POLL_MS, 1).
 %% Entries of the index that tell whether a subject has events: a bucket may be long.
 -define(HAS_EVENTS_LOOKS, 1000).
 
@@ -105,22 +105,27 @@ floor() -> halley_history_atomics:get(floor).
 -spec store() -> 0..16#FFFFFFFF.
 store() -> halley_history_atomics:get(store).
 
-%% Waits until the written heads have reached a vector.
--spec await(vector(), TimeoutMs :: non_neg_integer()) -> ok | timeout.
-await(Vector, TimeoutMs) ->
-    await_until(tuple_to_list(Vector), erlang:monotonic_time(millisecond) + TimeoutMs).
+%% Whether the written heads have reached a vector. If not, the calling process receives
+%% {history_written, Ref} once they have. They will: the heads of what can't be written rise, too.
+-spec notify(vector()) -> written | {later, Ref :: reference()}.
+notify(Vector) ->
+    case halley_vector:is_reached(Vector, written()) of
+        true -> written;
+        false -> {later, halley_history_log:notify(Vector)}
+    end.
 
-await_until(Seqs, DeadlineMs) ->
-    Reached = lists:zipwith(fun(Written, Seq) -> Written >= Seq end,
-                            tuple_to_list(written()), Seqs),
-    case lists:member(false, Reached) of
-        false -> ok;
-        true ->
-            case erlang:monotonic_time(millisecond) >= DeadlineMs of
-                true -> timeout;
-                false ->
-                    receive after ?AWAIT_POLL_MS -> ok end,
-                    await_until(Seqs, DeadlineMs)
+%% Waits until the written heads have reached a vector.
+-spec await(vector(), timeout()) -> ok | timeout.
+await(Vector, TimeoutMs) ->
+    case notify(Vector) of
+        written ->
+            ok;
+        {later, Ref} ->
+            receive {history_written, Ref} -> ok
+            after TimeoutMs ->
+                _ = unalias(Ref),
+                %% It may have come since.
+                receive {history_written, Ref} -> ok after 0 -> timeout end
             end
     end.
 
