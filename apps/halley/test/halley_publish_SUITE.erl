@@ -16,6 +16,7 @@ all() ->
      same_id_after_a_shard_died, id_that_stays_busy, batch_over_all_shards, long_batch,
      history_that_cannot_be_written, history_that_is_too_slow, write_fails,
      shards_mark_their_places, idle_shards_are_quiet, marks_when_asked,
+     marks_of_the_shards_that_were_asked,
      mark_is_for_the_link_that_asks,
      mark_is_behind_the_events, shard_that_starts_anew_leaves_links_to_the_history,
      unfollow_of_quiet_subject_is_not_recorded,
@@ -192,12 +193,26 @@ marks_when_asked(_) ->
     _ = marks(Earlier),
     {_, Slot, _} = Link = link_with([]),
     [ok = sys:suspend(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
-    [ok = halley_shard:mark_all(Slot) || _ <- lists:seq(1, 100)],
+    [ok = mark_all(Slot) || _ <- lists:seq(1, 100)],
     [ok = sys:resume(shard(N), infinity) || N <- lists:seq(1, halley_shards:count())],
     ?assertEqual([{N, 1} || N <- lists:seq(1, halley_shards:count())], lists:sort(marks(Link))),
     no_mark(Link),
-    ok = halley_shard:mark_all(Slot),
+    ok = mark_all(Slot),
     _ = marks(Link),
+    no_mark(Link).
+
+mark_all(Slot) ->
+    halley_shard:mark(Slot, lists:seq(1, halley_shards:count())).
+
+%% Those that a link doesn't lag behind have no work by it.
+marks_of_the_shards_that_were_asked(_) ->
+    {_, Slot, _} = Link = link_with([]),
+    {ok, _} = halley:publish(<<"ann">>, 1),
+    _ = marks(Link),
+    ok = halley_shard:mark(Slot, [3, 7]),
+    {Writer, _, _} = Link,
+    ?assertEqual([3, 7], lists:sort([receive {Writer, {mark, Shard, _}} -> Shard end
+                                     || _ <- [first, second]])),
     no_mark(Link).
 
 %% A login on one link costs the others nothing.
@@ -206,7 +221,7 @@ mark_is_for_the_link_that_asks(_) ->
     Other = link_with([]),
     {ok, _} = halley:publish(<<"ann">>, 1),
     [_ = marks(L) || L <- [Link, Other]],
-    ok = halley_shard:mark_all(Slot),
+    ok = mark_all(Slot),
     _ = marks(Link),
     no_mark(Other).
 
@@ -215,7 +230,7 @@ mark_is_behind_the_events(_) ->
     {Writer, Slot, _} = link_with([{number(<<"ann">>), 1}]),
     Publisher = spawn_actor(fun() -> [{ok, _} = halley:publish(<<"ann">>, N, #{ack => memory})
                                       || N <- lists:seq(1, 500)] end),
-    Marker = spawn_actor(fun() -> [begin halley_shard:mark_all(Slot), timer:sleep(1) end
+    Marker = spawn_actor(fun() -> [begin mark_all(Slot), timer:sleep(1) end
                                    || _ <- lists:seq(1, 50)] end),
     _ = join(Publisher),
     _ = join(Marker),
@@ -249,7 +264,7 @@ shard_that_starts_anew_leaves_links_to_the_history(_) ->
     _ = marks(Other),
     no_mark(Link),
     ok = halley_links:resume(Slot),
-    ok = halley_shard:mark_all(Slot),
+    ok = mark_all(Slot),
     _ = marks(Link),
     no_mark(Link).
 

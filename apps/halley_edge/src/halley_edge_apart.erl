@@ -14,7 +14,7 @@
 
 -export([add/3, synced/2, event/3, marked/3, of_group/3]).
 -export([due/1, hold/2, portion/4, release/3, fall_behind/1, is_flowing/1, join/2]).
--export([await/5, reached/1, awaits_marks/1]).
+-export([await/5, reached/1, lagging/1]).
 -export_type([apart/0, written/0]).
 
 -record(slot, {phase = syncing :: syncing | due | catching | live,
@@ -260,10 +260,10 @@ reached(Apart) ->
         end
     end, {[], Apart}, Apart).
 
-%% Whether a mark of the shards may bring somebody what it waits for.
--spec awaits_marks(apart()) -> boolean().
-awaits_marks(Apart) ->
-    lists:any(fun(#slot{position = Position}) ->
-        halley_edge_position:awaits(Position)
-            andalso halley_edge_position:mode(Position) =:= live
-    end, maps:values(Apart)).
+%% The shards whose marks may bring closer what waits for a slot.
+-spec lagging(apart()) -> [halley_shards:index()].
+lagging(Apart) when map_size(Apart) =:= 0 ->
+    [];
+lagging(Apart) ->
+    lists:usort([Shard || #slot{position = Position} <- maps:values(Apart),
+                          Shard <- halley_edge_position:lagging(Position)]).

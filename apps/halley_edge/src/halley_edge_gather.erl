@@ -9,7 +9,7 @@
 -module(halley_edge_gather).
 
 -export([start_link/2, run/2]).
--export([due/0, moved/1, told/1, is_cursor_due/1, ask_marks/2, asked/1]).
+-export([due/0, moved/1, told/1, is_cursor_due/1, ask_marks/3, asked/1]).
 -export_type([due/0]).
 
 -define(CURSOR_MS, 250).             % between CURSOR frames
@@ -82,12 +82,14 @@ told(Due) -> Due.
 is_cursor_due(#due{cursor = Cursor} = Due) ->
     {Cursor =:= moved, Due#due{cursor = no}}.
 
-%% Asks the shards for marks to this slot, but not again before `ask_marks' has come.
--spec ask_marks(halley_links:slot(), due()) -> due().
-ask_marks(_, #due{marks_asked = true} = Due) ->
+%% Asks these shards for marks to this slot, but not again before `ask_marks' has come.
+-spec ask_marks(halley_links:slot(), [halley_shards:index()], due()) -> due().
+ask_marks(_, [], Due) ->
     Due;
-ask_marks(Slot, Due) ->
-    ok = halley_shard:mark_all(Slot),
+ask_marks(_, _, #due{marks_asked = true} = Due) ->
+    Due;
+ask_marks(Slot, Shards, Due) ->
+    ok = halley_shard:mark(Slot, Shards),
     _ = erlang:send_after(?MARK_MS, self(), ask_marks),
     Due#due{marks_asked = true}.
 

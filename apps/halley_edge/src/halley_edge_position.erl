@@ -23,7 +23,7 @@
 
 -export([new/2, move_to/2, enter/2, release/2, mode/1]).
 -export([passed/3, marked/3, keep/2, cursor/1, clock/2, stands_at/1]).
--export([await/4, reached/1, awaits/1, joined/2]).
+-export([await/4, reached/1, awaits/1, lagging/1, joined/2]).
 -export_type([position/0, mode/0]).
 
 -type mode() :: live | skipping | holding.
@@ -148,6 +148,25 @@ joined(#position{vector = Further, awaiting = Others, openings = OfOthers},
        #position{vector = Vector, awaiting = Awaiting, openings = Openings} = Position) ->
     Position#position{vector = halley_vector:furthest(Further, Vector), cursor = none,
                       awaiting = queue:join(Awaiting, Others), openings = OfOthers ++ Openings}.
+
+%% The shards whose marks may bring closer what waits; none while the mode isn't live. Heads rise,
+%% so those of the newest LAST are the furthest, but for some that were read at the same time.
+-spec lagging(position()) -> [halley_shards:index()].
+lagging(#position{mode = live, vector = Vector, awaiting = Awaiting, openings = Openings}
+        = Position) ->
+    case awaits(Position) of
+        false ->
+            [];
+        true ->
+            Ends = [Heads || {value, {Heads, _}} <- [queue:peek(Awaiting),
+                                                     queue:peek_r(Awaiting)]],
+            Goal = lists:foldl(fun halley_vector:furthest/2, Vector,
+                               Ends ++ [Heads || {Heads, _} <- Openings]),
+            [Shard || Shard <- lists:seq(1, tuple_size(Vector)),
+                      element(Shard, Vector) < element(Shard, Goal)]
+    end;
+lagging(_) ->
+    [].
 
 -spec awaits(position()) -> boolean().
 awaits(#position{awaiting = Awaiting, openings = Openings}) ->

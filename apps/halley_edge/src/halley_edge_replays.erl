@@ -6,8 +6,9 @@
 %%   1. Batches up to what the log has written. After each the session waits for REPLAYED, so it
 %%      takes its client's pace and delays no other.
 %%   2. When it had all of it, the link puts it into the directory, unless it has been closed: the
-%%      link alone opens and closes its sessions. Then the heads are read and awaited, once for all
-%%      that are ready. Whatever is above the heads finds the session.
+%%      link alone opens and closes its sessions. Then the link reads the heads, once for all that
+%%      are ready, and the log says when it has written up to these. Whatever is above the heads
+%%      finds the session.
 %%   3. The rest up to the heads, and LAST, which the writer keeps until the link's cursor has
 %%      reached them (10.5).
 %%
@@ -29,7 +30,7 @@
 %% so it takes the place of one that waits for its client.
 -module(halley_edge_replays).
 
--export([start_link/3, pid/1, add/2, replayed/2, cancel/2, entered/2, waiting/1]).
+-export([start_link/3, pid/1, add/2, add_entered/3, replayed/2, cancel/2, entered/3, waiting/1]).
 -export([init/4]).
 -export_type([handle/0, held/0]).
 
@@ -44,7 +45,6 @@
 %% Gatherings that are kept for other sessions of their users. Each is as large as a replay's state.
 -define(GATHERED_MAX, 16).
 -define(PAUSE_MS, 2).                % while the link has enough to do
--define(AWAIT_MS, 1).                % between looks at what is written
 %% So that a batch and one event more fit a frame, with what halley_replay doesn't count.
 -define(BATCH_EVENTS_MAX, 512).
 -define(FRAME_SPARE_BYTES, 32768).
@@ -78,8 +78,9 @@
     gathered = #{} :: #{halley_edge_turns:user() => halley_replay:gathered()},
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
     permit = none :: none | asked | halley_edge_replay_permits:permit(),
-    group = none :: none | entering
-                  | {awaits, halley_history:vector(), [halley_edge_codec:conn()]}
+    is_entering = false :: boolean(),                 % the link has some of them to enter
+    %% In the directory, until the log has written what was drawn by then.
+    entered = #{} :: #{reference() => {halley_history:vector(), [halley_edge_codec:conn()]}}
 }).
 
 %% To be called by the link. It receives {enter, Pid, [Conn]}, the sessions to be put into the
@@ -104,6 +105,12 @@ waiting({_, Waiting}) -> counters:get(Waiting, 1).
 add(Replays, Held) ->
     send(Replays, length(Held), {add, Held}).
 
+%% Sessions that had all when they came, and are in the directory now; what was drawn meanwhile, up
+%% to these heads, they may lack.
+-spec add_entered(handle(), [held()], Heads :: halley_history:vector()) -> ok.
+add_entered(Replays, Entered, Heads) ->
+    send(Replays, length(Entered), {add_entered, Entered, Heads}).
+
 %% What was replayed has left the session's outbox.
 -spec replayed(handle(), halley_edge_codec:conn()) -> ok.
 replayed(Replays, Conn) ->
@@ -114,10 +121,11 @@ replayed(Replays, Conn) ->
 cancel(Replays, Conn) ->
     send(Replays, 1, {cancel, Conn}).
 
-%% Those of the sessions that were to enter that are in the directory now.
--spec entered(handle(), [halley_edge_codec:conn()]) -> ok.
-entered(Replays, Conns) ->
-    send(Replays, 0, {entered, Conns}).
+%% Those of the sessions that were to enter that are in the directory now, and the heads, read after
+%% that.
+-spec entered(handle(), [halley_edge_codec:conn()], halley_history:vector()) -> ok.
+entered(Replays, Conns, Heads) ->
+    send(Replays, 0, {entered, Conns, Heads}).
 
 send({Replays, Waiting}, Sessions, Message) ->
     counters:add(Waiting, 1, Sessions),
@@ -136,10 +144,10 @@ init(Link, Slot, Writer, Waiting) ->
                 replays_max = halley_limits:get(replays_max)}).
 
 loop(State) ->
-    {Doing, Ready} = doing(group(State)),
+    {Doing, Ready} = doing(enter(State)),
     receive
         Message -> loop(handle(Message, Ready))
-    after wait_ms(Doing, Ready) ->
+    after wait_ms(Doing) ->
         case Doing of
             turn -> loop(turn(used(Ready)));
             _ -> loop(Ready)
@@ -177,18 +185,19 @@ without_permit(#state{permit = Permit} = State) ->
     ok = halley_edge_replay_permits:give_back(Permit),
     State#state{permit = none}.
 
-wait_ms(turn, _) -> 0;
-wait_ms(_, #state{group = {awaits, _, _}}) -> ?AWAIT_MS;
-wait_ms(pause, _) -> ?PAUSE_MS;
-wait_ms(nothing, _) -> infinity.
+wait_ms(turn) -> 0;
+wait_ms(pause) -> ?PAUSE_MS;
+wait_ms(nothing) -> infinity.
 
 handle({add, Held}, State) ->
     seen(length(Held), State),
     ok = halley_metrics:incr(replays, length(Held)),
-    lists:foldl(fun({Conn, User, Transport, Cursor}, S) ->
-        take_turn(Conn, #session{user = taker(User, Conn), transport = Transport, cursor = Cursor,
-                                 phase = ready}, S)
-    end, State, Held);
+    lists:foldl(fun({Conn, _, _, _} = One, S) -> take_turn(Conn, session(One), S) end, State, Held);
+handle({add_entered, Entered, Heads}, #state{sessions = Sessions} = State) ->
+    seen(length(Entered), State),
+    ok = halley_metrics:incr(replays, length(Entered)),
+    Added = maps:from_list([{Conn, session(One)} || {Conn, _, _, _} = One <- Entered]),
+    written(maps:keys(Added), Heads, State#state{sessions = maps:merge(Sessions, Added)});
 handle({replayed, Conn}, #state{sessions = Sessions} = State) ->
     seen(1, State),
     case Sessions of
@@ -209,8 +218,14 @@ handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
     end;
 handle({replay_permit, Permit}, #state{permit = asked} = State) ->
     State#state{permit = Permit};
-handle({entered, Conns}, #state{group = entering} = State) ->
-    State#state{group = {awaits, halley_history:heads(), Conns}}.
+handle({entered, Conns, Heads}, State) ->
+    written(Conns, Heads, State#state{is_entering = false});
+handle({history_written, Ref}, #state{entered = Entered} = State) ->
+    {{Heads, Conns}, Left} = maps:take(Ref, Entered),
+    rest(Conns, Heads, State#state{entered = Left}).
+
+session({Conn, User, Transport, Cursor}) ->
+    #session{user = taker(User, Conn), transport = Transport, cursor = Cursor, phase = ready}.
 
 taker(?NOBODY, Conn) -> {visitor, Conn};
 taker(User, _) -> User.
@@ -239,30 +254,31 @@ forgotten(Conn, #state{kept = Kept} = State) ->
 
 %%% Entering, many at a time
 
-group(#state{group = none, ready = [_ | _] = Ready, sessions = Sessions, link = Link} = State) ->
+enter(#state{is_entering = false, ready = [_ | _] = Ready, sessions = Sessions,
+             link = Link} = State) ->
     case [Conn || Conn <- Ready, is_map_key(Conn, Sessions)] of
         [] ->
             State#state{ready = []};
         Conns ->
             Link ! {enter, self(), Conns},
-            State#state{ready = [], group = entering}
+            State#state{ready = [], is_entering = true}
     end;
-group(#state{group = {awaits, Heads, Conns}} = State) ->
-    case halley_history:await(Heads, 0) of
-        ok ->
-            group(lists:foldl(fun(Conn, S) -> rest(Conn, Heads, S) end,
-                              State#state{group = none}, Conns));
-        timeout ->
-            State
-    end;
-group(State) ->
+enter(State) ->
     State.
 
-rest(Conn, Heads, #state{sessions = Sessions} = State) ->
-    case Sessions of
-        #{Conn := Session} -> take_turn(Conn, Session#session{rest = Heads}, State);
-        #{} -> State
+written(Conns, Heads, #state{entered = Entered} = State) ->
+    case halley_history:notify(Heads) of
+        written -> rest(Conns, Heads, State);
+        {later, Ref} -> State#state{entered = Entered#{Ref => {Heads, Conns}}}
     end.
+
+rest(Conns, Heads, State) ->
+    lists:foldl(fun(Conn, #state{sessions = Sessions} = S) ->
+        case Sessions of
+            #{Conn := Session} -> take_turn(Conn, Session#session{rest = Heads}, S);
+            #{} -> S
+        end
+    end, State, Conns).
 
 %%% Turns
 

@@ -1,14 +1,14 @@
 %% The sessions of one link: what OPEN and CLOSE do. Held in the link's state; every function that
 %% changes it gives it back.
 %%
-%% Ids become user numbers, looked up one by one and interned together. An invalid id is refused
-%% with 400, alone; when no number is free, those that need one are refused with 503 and the others
+%% Ids become user numbers (`halley_edge_users'); those that get none are refused, and the others
 %% open all the same.
 %%
 %% A session without a cursor is in the directory before its OPENED is sent, so that no event that
 %% is published after the client's welcome is missed (protocol/link.md 6.2). One with a cursor is
-%% *held* (10.2): it is in the directory only once its replay is nearly done, and this process alone
-%% puts it there and takes it out, so a CLOSE that came first is never followed by an open.
+%% *held* (10.2): it is in the directory only once its replay is nearly done, or at once if it lacks
+%% nothing. This process alone puts it there and takes it out, so a CLOSE that came first is never
+%% followed by an open.
 %%
 %% Sessions that live are not known here, only those whose replay goes on: the held ones, and those
 %% that have *entered* the directory and still wait for the last of it. `halley_sessions' says which
@@ -19,8 +19,6 @@
 -export([new/4, subscriptions/4, open/2, synced/1, close/2, enter/2, replay_ended/2]).
 -export([wish/2, refuse/3, aside/2, close_user/3]).
 -export_type([sessions/0]).
-
--type opened() :: {halley_edge_codec:conn(), UserNumber :: non_neg_integer()}.
 
 -include("halley_edge.hrl").
 
@@ -63,8 +61,9 @@ open(Said, #sessions{waiting = Announced} = Before) ->
     {Opening, Subjects, NotEntitled, Left} = halley_edge_subscriptions:take(Said, Announced),
     Sessions = Before#sessions{waiting = Left},
     {Here, Behind} = lists:partition(fun({_, _, _, Cursor}) -> Cursor =:= <<>> end, Opening),
-    {Numbered, Refused} = numbers([{Conn, User} || {Conn, _, User, _} <- Here], Subjects),
-    {Held, AlsoRefused} = numbers([{Conn, User} || {Conn, _, User, _} <- Behind], Subjects),
+    Ids = fun(Of) -> [{Conn, User} || {Conn, _, User, _} <- Of] end,
+    {Numbered, Refused} = halley_edge_users:numbers(Ids(Here), Subjects),
+    {Held, AlsoRefused} = halley_edge_users:numbers(Ids(Behind), Subjects),
     case fits(Said, Numbered ++ Held, Sessions) of
         {broken, _} = Broken ->
             Broken;
@@ -77,7 +76,7 @@ open(Said, #sessions{waiting = Announced} = Before) ->
     end.
 
 opened(Opening, Live, Returning, Refused, Sessions) ->
-    #sessions{slot = Slot, writer = Writer, replays = Replays} = Sessions,
+    #sessions{slot = Slot, writer = Writer} = Sessions,
     Polls = maps:from_list([{Conn, again} || {Conn, ?TRANSPORT_POLL, _, _} <- Opening]),
     {Waiting, Next} = hold(Returning, Polls, Sessions, []),
     {ToReplay, Began} = replays(Opening, maps:from_list(Waiting)),
@@ -87,10 +86,10 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     ok = halley_began:held(Slot, [{Number, Conn, Cursor} || {Conn, Number, _, Cursor} <- ToReplay,
                                                             Number =/= ?NOBODY]),
     in_parts(Waiting, fun(Part) -> send({opened, <<>>, Part}, Writer) end),
-    Waiting =:= [] orelse halley_edge_replays:add(Replays, ToReplay),
-    Written = halley_began:written(Slot),
-    Outcomes = in_sync(Next, fun() ->
-        [{Session, enter_one(Session, rule(Conn, Polls), Next)} || {Conn, _} = Session <- Live]
+    Back = come_back(ToReplay, Opening, Next),
+    Written = case Live of [] -> none; _ -> halley_began:written(Slot) end,
+    Outcomes = in_sync(Back, fun() ->
+        [{Session, enter_one(Session, rule(Conn, Polls), Back)} || {Conn, _} = Session <- Live]
     end),
     Entered = [Session || {Session, ok} <- Outcomes],
     ok = began(Written, Entered, Sessions),
@@ -100,7 +99,45 @@ opened(Opening, Live, Returning, Refused, Sessions) ->
     ok = halley_subscriptions:close(Slot, [Conn || {Conn, _} <- NotEntered]),
     lists:foreach(fun(Refusal) -> send(Refusal, Writer) end,
                   Refused ++ [not_entered(Why, Conn) || {Conn, Why} <- NotEntered]),
-    {ok, Next#sessions{open = Next#sessions.open + length(Entered)}}.
+    {ok, Back#sessions{open = Back#sessions.open + length(Entered)}}.
+
+%% Its OPENED is out. A session whose cursor has the heads lacks nothing: it needs no replay, but
+%% for what is drawn until it is in the directory.
+come_back([], _, Sessions) ->
+    Sessions;
+come_back(Held, Opening, #sessions{writer = Writer, replays = Replays} = Sessions) ->
+    Users = maps:from_list([{Conn, User} || {Conn, _, User, _} <- Opening]),
+    {Current, Behind} = current(Held, Users, halley_history:heads(), [], []),
+    Behind =:= [] orelse halley_edge_replays:add(Replays, Behind),
+    {In, Next} = to_directory([Conn || {{Conn, _, _, _}, _} <- Current], Sessions),
+    Heads = halley_history:heads(),
+    Entered = maps:from_keys(In, []),
+    There = [One || {{Conn, _, _, _}, _} = One <- Current, is_map_key(Conn, Entered)],
+    {Done, Lacking} = lists:partition(fun({_, Vector}) ->
+        halley_vector:is_reached(Heads, Vector)
+    end, There),
+    Lacking =:= []
+        orelse halley_edge_replays:add_entered(Replays, [One || {One, _} <- Lacking], Heads),
+    lists:foldl(fun({{Conn, _, _, _}, _}, #sessions{entered = Waiting} = S) ->
+        ok = halley_metrics:incr(replays),
+        ok = halley_edge_sender:last(Writer, Conn, Heads, halley_edge_encoder:no_items()),
+        S#sessions{entered = maps:remove(Conn, Waiting)}
+    end, Next, Done).
+
+%% Those that have the heads, with their vectors, and the others.
+current([], _, _, Current, Behind) ->
+    {lists:reverse(Current), lists:reverse(Behind)};
+current([{Conn, Number, _, Cursor} = One | Rest], Users, Heads, Current, Behind) ->
+    User = case Number of ?NOBODY -> nobody; _ -> map_get(Conn, Users) end,
+    case halley_replay_point:stands_at(User, Cursor) of
+        {ok, Vector} ->
+            case halley_vector:is_reached(Heads, Vector) of
+                true -> current(Rest, Users, Heads, [{One, Vector} | Current], Behind);
+                false -> current(Rest, Users, Heads, Current, [One | Behind])
+            end;
+        gap ->
+            current(Rest, Users, Heads, Current, [One | Behind])
+    end.
 
 in_sync(#sessions{is_synced = true}, Do) -> Do();
 in_sync(_, Do) -> halley_hooked_moves:in_sync(Do).
@@ -321,7 +358,15 @@ close_user(Number, Reason, #sessions{slot = Slot, held_by = HeldBy}) ->
 %% Replays that are nearly done: those that are still held go into the directory. One that is too
 %% many by now is closed, and its replay with it when it says so.
 -spec enter([halley_edge_codec:conn()], sessions()) -> sessions().
-enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) ->
+enter(Conns, #sessions{replays = Replays} = Sessions) ->
+    {In, Next} = to_directory(Conns, Sessions),
+    ok = halley_edge_replays:entered(Replays, In, halley_history:heads()),
+    Next.
+
+%% Gives those that are there now.
+to_directory([], Sessions) ->
+    {[], Sessions};
+to_directory(Conns, #sessions{slot = Slot, held = Held} = Sessions) ->
     Entering = maps:to_list(maps:with(Conns, Held)),
     Outcomes = [{Conn, enter_one({Conn, Number}, Rule, Sessions)}
                 || {Conn, {Number, Rule}} <- Entering],
@@ -331,11 +376,10 @@ enter(Conns, #sessions{slot = Slot, held = Held, replays = Replays} = Sessions) 
     end, [{full, ?TOO_MANY}, {gone, ?GONE}]),
     In = [Conn || {Conn, ok} <- Outcomes],
     ok = halley_subscriptions:enter(Slot, In),
-    ok = halley_edge_replays:entered(Replays, In),
-    lists:foldl(fun(Conn, S) ->
+    {In, lists:foldl(fun(Conn, S) ->
         #sessions{open = Open, entered = Entered} = Next = release(Conn, S),
         Next#sessions{open = Open + 1, entered = Entered#{Conn => []}}
-    end, Sessions, In).
+    end, Sessions, In)}.
 
 %% Nothing more is replayed to this session. One that never entered the directory, as a poll that
 %% was answered with what it missed, is over by that: its CLOSE finds nothing of it any more.
@@ -412,53 +456,7 @@ unsubscribe(Conn, Subject, #sessions{slot = Slot}) ->
         _ -> halley_subscriptions:remove(Slot, Conn, Subject)
     end.
 
-%%% Numbers
-
-%% Those that have one now, in order, and the REFUSED frames. A visitor has ?NOBODY.
--spec numbers([{halley_edge_codec:conn(), User :: binary()}],
-              halley_edge_subscriptions:subjects()) ->
-    {[opened()], [halley_edge_codec:frame()]}.
-numbers(Opening, Subjects) ->
-    {Visitors, Users} = lists:partition(fun({Conn, User}) ->
-        User =:= <<>> andalso is_map_key(Conn, Subjects)
-    end, Opening),
-    {Known, Unknown, Bad} = sort(Users, [], [], []),
-    {New, Full} = intern(Unknown),
-    {[{Conn, ?NOBODY} || {Conn, _} <- Visitors] ++ lists:reverse(Known, New), Bad ++ Full}.
-
-sort([{Conn, User} | Rest], Known, Unknown, Bad) ->
-    case halley_ids:lookup(User) of
-        undefined ->
-            case halley_id:check(User) of
-                ok -> sort(Rest, Known, [{Conn, User} | Unknown], Bad);
-                {error, Reason} -> sort(Rest, Known, Unknown, [bad_id(Conn, Reason) | Bad])
-            end;
-        Number ->
-            sort(Rest, [{Conn, Number} | Known], Unknown, Bad)
-    end;
-sort([], Known, Unknown, Bad) ->
-    {Known, lists:reverse(Unknown), Bad}.
-
-intern([]) ->
-    {[], []};
-intern(Unknown) ->
-    {Conns, Users} = lists:unzip(Unknown),
-    case halley_ids:intern(Users) of
-        {ok, Numbers} -> {lists:zip(Conns, Numbers), []};
-        {error, _} -> one_by_one(Unknown, [], [])
-    end.
-
-%% Not enough numbers for all is enough for some, or for those that another link interned meanwhile.
-one_by_one([], New, Full) ->
-    {lists:reverse(New), Full};
-one_by_one([{Conn, User} | Rest], New, Full) ->
-    case halley_ids:intern([User]) of
-        {ok, [Number]} -> one_by_one(Rest, [{Conn, Number} | New], Full);
-        {error, _} -> one_by_one(Rest, New, [full(Conn) | Full])
-    end.
-
-bad_id(Conn, Reason) ->
-    {refused, Conn, 400, 0, <<"bad_user">>, halley_id:explain(Reason)}.
+%%% Refusals
 
 not_entered(full, Conn) ->
     {refused, Conn, 429, ?RETRY_AFTER_S, <<"too_many_sessions">>,
@@ -467,11 +465,6 @@ not_entered(full, Conn) ->
 not_entered(gone, Conn) ->
     {refused, Conn, 503, ?GONE_RETRY_AFTER_S, <<"unavailable">>,
      <<"this user was just being forgotten, as nobody had used it; try again">>}.
-
-full(Conn) ->
-    ok = halley_metrics:incr(users_refused),
-    {refused, Conn, 503, ?RETRY_AFTER_S, <<"too_many_users">>,
-     <<"the server has no room for another user; raise limits.ids_max">>}.
 
 send(Frame, Writer) ->
     halley_edge_sender:send(Writer, [iolist_to_binary(halley_edge_codec:encode(Frame))]).

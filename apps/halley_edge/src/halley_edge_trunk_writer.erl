@@ -249,13 +249,14 @@ reached(Heads, {last, Slot, Counted, Conn, Items}, Cursor, State) ->
     queue_to(Slot, Counted, halley_edge_sender:last_frame(Conn, Cursor, Heads, Items), State).
 
 ask_marks(#state{due = Due, position = Position, apart = Apart, way = Way} = State) ->
-    Useful = (halley_edge_position:awaits(Position)
-                  andalso halley_edge_position:mode(Position) =:= live
-              orelse halley_edge_apart:awaits_marks(Apart))
-        andalso not halley_links:is_behind(Way),
-    case Useful of
-        true -> State#state{due = halley_edge_gather:ask_marks(Way, Due)};
-        false -> State
+    case lists:umerge(halley_edge_position:lagging(Position), halley_edge_apart:lagging(Apart)) of
+        [] ->
+            State;
+        Lagging ->
+            case halley_links:is_behind(Way) of
+                true -> State;
+                false -> State#state{due = halley_edge_gather:ask_marks(Way, Lagging, Due)}
+            end
     end.
 
 %%% Syncs

@@ -173,12 +173,10 @@ reached({Heads, {Counted, Conn, Items}}, State) ->
     queue(Counted, halley_edge_sender:last_frame(Conn, Cursor, Heads, Items), told(Next)).
 
 ask_marks(#state{due = Due, position = Position, slot = Slot} = State) ->
-    Useful = halley_edge_position:awaits(Position)
-        andalso halley_edge_position:mode(Position) =:= live
-        andalso not halley_links:is_behind(Slot),
-    case Useful of
-        true -> State#state{due = halley_edge_gather:ask_marks(Slot, Due)};
-        false -> State
+    case halley_links:is_behind(Slot) of
+        true -> State;
+        false -> State#state{due = halley_edge_gather:ask_marks(
+                                       Slot, halley_edge_position:lagging(Position), Due)}
     end.
 
 %%% Syncs and catch-ups

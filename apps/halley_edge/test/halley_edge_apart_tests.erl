@@ -88,7 +88,7 @@ waiters_test() ->
     ?assertMatch({ok, #{vector := ?START}}, halley_cursor:decode(Cursor)),
     {{0, []}, Live} = halley_edge_apart:release(?START, #{3 => []}, holding([3])),
     Waiting = halley_edge_apart:await(3, last, Heads, later, Live),
-    ?assert(halley_edge_apart:awaits_marks(Waiting)),
+    ?assertEqual([4], halley_edge_apart:lagging(Waiting)),
     {[], Still} = halley_edge_apart:reached(Waiting),
     {[3], Trunk, #{}} = halley_edge_apart:join(position(?START), Still),
     {moved, Moved} = halley_edge_position:marked(4, 50, Trunk),

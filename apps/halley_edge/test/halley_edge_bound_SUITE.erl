@@ -19,7 +19,7 @@ all() ->
      over_two_links, an_edge_that_closes_nothing, a_poll_pushes_nobody_out,
      a_poll_that_returns_pushes_nobody_out, one_poll_after_the_other,
      those_that_return_are_counted, once_they_entered_they_count_once, too_many_return,
-     processes_are_sessions, given_back_meanwhile,
+     too_many_return_that_missed_nothing, processes_are_sessions, given_back_meanwhile,
      a_single_session_costs_no_row].
 
 init_per_testcase(Case, Config) ->
@@ -36,6 +36,7 @@ end_per_testcase(_, Config) ->
 rule(refuse) -> refuse;
 rule(a_closed_one_makes_room) -> refuse;
 rule(too_many_return) -> refuse;
+rule(too_many_return_that_missed_nothing) -> refuse;
 rule(once_they_entered_they_count_once) -> refuse;
 rule(_) -> newest_wins.
 
@@ -203,6 +204,18 @@ too_many_return(Config) ->
     {replay, 11, 8, _, _, _} = next(Edge, replay),
     ?assertEqual([1, 2, 11], conns()).
 
+%% The same for those that need no replay.
+too_many_return_that_missed_nothing(Config) ->
+    [Edge] = edges(Config, 1),
+    open(Edge, [1, 2]),
+    opened(Edge, [1, 2]),
+    return(Edge, [11, 12], cursor_now()),
+    receive {Edge, {replay, 11, 8, _, _, _}} -> ok after 60000 -> error(no_last) end,
+    receive {Edge, {refused, 12, 429, _, <<"too_many_sessions">>, _}} -> ok
+    after 60000 -> error(not_refused)
+    end,
+    ?assertEqual([1, 2, 11], conns()).
+
 %% http.md 13.6: the number of its id was given back after it was looked up. Nobody is told that
 %% there are too many sessions, and it is worth another try at once.
 given_back_meanwhile(Config) ->
@@ -256,8 +269,13 @@ edges(Config, Count) ->
 open(Edge, Conns) ->
     fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, <<>>} || Conn <- Conns]}).
 
+%% They lack an event, though not one of theirs, so each gets a replay.
 return(Edge, Conns) ->
     Cursor = cursor_now(),
+    {ok, _} = halley:publish(<<"nobody's">>, 1),
+    return(Edge, Conns, Cursor).
+
+return(Edge, Conns, Cursor) ->
     fake_edge:send(Edge, {open, [{Conn, 1, <<"anna">>, Cursor} || Conn <- Conns]}).
 
 poll(Edge, Conn, Cursor) ->

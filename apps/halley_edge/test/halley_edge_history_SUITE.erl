@@ -12,7 +12,8 @@ suite() ->
 
 all() ->
     [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,
-     replay_then_live, replay_in_batches, replay_of_nothing, stalled_client_delays_nobody,
+     replay_then_live, replay_in_batches, replay_of_nothing, nothing_missed_is_no_replay,
+     drawn_while_it_enters, published_while_they_come_back, stalled_client_delays_nobody,
      close_cancels_a_replay, gap_malformed, gap_other_store, gap_too_old, poll_gets_one_replay,
      poll_with_nothing_missed, behind_catches_up, cut_in_the_middle, cut_in_a_replay,
      sync_without_a_cursor, sync_with_a_cursor_of_another_store,
@@ -109,6 +110,56 @@ replay_in_batches(Config) ->
          ordered_and_once(Conn, 100, Done),
          ?assert(fake_worker:replays(Conn, Done) >= 100 div 7)
      end || Conn <- lists:seq(1, 10)].
+
+%% A cursor that has the heads needs no replay process: whatever that process would have is sent to
+%% it, and it gets nothing.
+nothing_missed_is_no_replay(Config) ->
+    Worker = worker(Config),
+    publish(<<"anna">>, 1),
+    Cursor = cursor_now(),
+    _ = erlang:trace(all, true, [call]),
+    _ = erlang:trace_pattern({halley_edge_replays, '_', '_'}, true, [global]),
+    Counted = counted("halley_replays_total"),
+    Back = live(1, fake_worker:open(1, <<"anna">>, Cursor, Worker)),
+    Calls = called(),
+    _ = erlang:trace_pattern({halley_edge_replays, '_', '_'}, false, [global]),
+    _ = erlang:trace(all, false, [call]),
+    ?assertEqual([waiting], lists:usort(Calls)),
+    publish(<<"anna">>, 2),
+    ?assertEqual([2], numbers(1, fake_worker:until(saw(1, 1), Back))),
+    ?assertEqual(1, counted("halley_replays_total") - Counted).
+
+called() ->
+    receive {trace, _, call, {_, Function, _}} -> [Function | called()] after 0 -> [] end.
+
+%% An event is drawn after the cursor was found to have the heads, and looks for sessions before
+%% this one is in the directory.
+drawn_while_it_enters(Config) ->
+    Worker = worker(Config),
+    publish(<<"anna">>, 1),
+    Cursor = cursor_now(),
+    ok = meck:new(halley_sessions, [passthrough]),
+    ok = meck:expect(halley_sessions, open, fun(User, Session, Rule) ->
+        publish(<<"anna">>, 2),
+        meck:passthrough([User, Session, Rule])
+    end),
+    Back = live(1, fake_worker:open(1, <<"anna">>, Cursor, Worker)),
+    ok = meck:unload(halley_sessions),
+    publish(<<"anna">>, 3),
+    ?assertEqual([2, 3], numbers(1, fake_worker:until(saw(1, 2), Back))).
+
+%% Whatever they lack by then: nothing, what is drawn meanwhile, or more.
+published_while_they_come_back(Config) ->
+    Publisher = publisher([<<"anna">>], 1, 600),
+    {Seen, _, _} = lists:foldl(fun(Conn, {Before, Cursor, Worker}) ->
+        Live = live(Conn, fake_worker:open(Conn, <<"anna">>, Cursor, Worker)),
+        Back = fake_worker:run(Conn rem 4, Live),
+        {Before ++ numbers(Conn, Back), fake_worker:cursor(Conn, Back),
+         fake_worker:close(Conn, 1, Back)}
+    end, {[], cursor_now(), worker(Config)}, lists:seq(1, 150)),
+    join(Publisher),
+    ?assert(length(Seen) > 0),
+    ?assertEqual(lists:seq(hd(Seen), lists:last(Seen)), lists:usort(Seen)).
 
 replay_of_nothing(Config) ->
     Worker = worker(Config),

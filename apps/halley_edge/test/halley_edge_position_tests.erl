@@ -73,6 +73,19 @@ opening_waits_while_live_test() ->
     {[{Heads, opened}], Rest} = halley_edge_position:reached(Skipping),
     ?assertNot(halley_edge_position:awaits(Rest)).
 
+%% Those whose marks bring what waits closer: the newest LAST's, and the openings'.
+lagging_test() ->
+    ?assertEqual([], halley_edge_position:lagging(position())),
+    Last = halley_edge_position:await(last, {2, 2, 0, 0, 0, 0, 0, 0}, first,
+                                      pass([{1, 2}], position())),
+    ?assertEqual([2], halley_edge_position:lagging(Last)),
+    Newer = halley_edge_position:await(last, {2, 2, 0, 4, 0, 0, 0, 0}, second, Last),
+    ?assertEqual([2, 4], halley_edge_position:lagging(Newer)),
+    All = halley_edge_position:await(opening, {2, 2, 0, 0, 0, 0, 0, 8}, third, Newer),
+    ?assertEqual([2, 4, 8], halley_edge_position:lagging(All)),
+    ?assertEqual([8], halley_edge_position:lagging(pass([{2, 3}, {4, 4}], All))),
+    ?assertEqual([], halley_edge_position:lagging(halley_edge_position:enter(holding, All))).
+
 %% 6.1, 10.6: what the cursor of SYNC_BEGIN means.
 begins_test_() ->
     Heads = {9, 9, 9, 9, 9, 9, 9, 9},

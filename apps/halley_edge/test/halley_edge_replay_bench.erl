@@ -11,13 +11,19 @@
 %% needs in memory:
 %%
 %%   erl -noshell -pa ... -run halley_edge_replay_bench one 1200000
+%%
+%% Sessions that come back one by one and missed nothing: the brain's processor time for each, in
+%% rounds, and the messages between its processes for one of them:
+%%
+%%   erl -noshell -pa ... -run halley_edge_replay_bench back 20000 5
 -module(halley_edge_replay_bench).
 
--export([main/1, run/2, one/1, deliver/1]).
--export([one_worker/3]).
+-export([main/1, run/2, one/1, back/1, deliver/1]).
+-export([one_worker/3, returning/3]).
 
 -define(LIVE_MS, 2).
 -define(SAMPLE_MS, 20).
+-define(PAUSE_MS, 1000).
 
 main([Sessions, Missed]) ->
     run(list_to_integer(Sessions), list_to_integer(Missed)),
@@ -128,6 +134,68 @@ one_round(Round, Peer, Dir, Cursor) ->
 
 mb(Bytes) -> Bytes / 1048576.
 
+back([Users, Rounds]) ->
+    Brain = halley_edge_test_brain:start(#{}),
+    Dir = string:trim(os:cmd("mktemp -d")),
+    Ids = [<<"user", (integer_to_binary(N))/binary>> || N <- lists:seq(1, list_to_integer(Users))],
+    {ok, _} = halley:follow([{Id, <<"subject">>} || Id <- Ids]),
+    {ok, _} = halley:publish(<<"subject">>, 1),
+    %% Until all shards have marked their places.
+    timer:sleep(?PAUSE_MS),
+    Cursor = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                  halley_history:heads()),
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => ["-pa" | code:get_path()]}),
+    Us = lists:sort([back_round(Peer, Dir, Ids, Cursor)
+                     || _ <- lists:seq(1, list_to_integer(Rounds))]),
+    Bench = self(),
+    Counter = spawn_link(fun() -> Bench ! {sent, sent([])} end),
+    {ok, _} = timer:apply_after(?PAUSE_MS div 2, erlang, trace,
+                                [processes, true, [send, {tracer, Counter}]]),
+    _ = back_round(Peer, Dir, [<<"one">>], Cursor),
+    _ = erlang:trace(processes, false, [send]),
+    Counter ! stop,
+    Messages = receive {sent, Sent} -> Sent end,
+    io:format("a reconnect with nothing missed: ~.1f us of the brain's processor time (~.1f to "
+              "~.1f), ~b messages: ~0p~n",
+              [lists:nth((length(Us) + 1) div 2, Us), hd(Us), lists:last(Us), length(Messages),
+               Messages]),
+    ok = peer:stop(Peer),
+    ok = halley_edge_test_brain:stop(Brain),
+    ok = file:del_dir_r(Dir),
+    halt(0).
+
+%% Microseconds for each of the users. Each comes in an OPEN of its own.
+back_round(Peer, Dir, Users, Cursor) ->
+    Path = halley_edge_dial:path(Dir, 0),
+    {_, Monitor} = spawn_monitor(fun() ->
+        0 = peer:call(Peer, ?MODULE, returning, [Path, Users, Cursor], infinity)
+    end),
+    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    timer:sleep(?PAUSE_MS div 2),
+    {Before, _} = erlang:statistics(runtime),
+    receive {'DOWN', Monitor, process, _, normal} -> ok end,
+    {After, _} = erlang:statistics(runtime),
+    ok = halley_edge_dialer:disconnect(),
+    timer:sleep(?PAUSE_MS),
+    (After - Before) * 1000 / length(Users).
+
+%% What each message between the link, its writer, its replays, the shards and the log is called, in
+%% order.
+sent(Tags) ->
+    receive
+        {trace, _, send, {'$gen_cast', {Tag, _}}, _} -> sent(known(Tag) ++ Tags);
+        {trace, _, send, Message, _} when is_tuple(Message) ->
+            sent(known(element(1, Message)) ++ Tags);
+        {trace, _, _, Message, _} -> sent(known(Message) ++ Tags);
+        stop -> lists:reverse(Tags)
+    end.
+
+known(Tag) ->
+    [Tag || lists:member(Tag, [send, opened, last, to_slot, add, add_entered, enter, entered,
+                               replay_ended, mark, ask_marks, history, notify, history_written,
+                               ask, replay_permit, give_back])].
+
 %% The emulator's own number, and the machine's of the process.
 memory() ->
     {ok, Status} = file:read_file("/proc/self/status"),
@@ -144,6 +212,23 @@ one_worker(Path, Users, Cursor) ->
     _ = file:delete(Path),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
     Items = accepted(Listen, Users, Cursor),
+    ok = gen_tcp:close(Listen),
+    Items.
+
+%% The same, one after the other; the first after a pause.
+returning(Path, Users, Cursor) ->
+    _ = file:delete(Path),
+    {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
+    {ok, Socket} = gen_tcp:accept(Listen),
+    send(Socket, [{hello_edge, (fake_edge:hello())#{window := 2097152}}, {sync_begin, 0, <<>>},
+                  sync_end]),
+    timer:sleep(?PAUSE_MS),
+    _ = spawn_link(fun() ->
+        [send(Socket, [{open, [{Conn, 1, User, Cursor}]}])
+         || {Conn, User} <- lists:enumerate(Users)]
+    end),
+    Items = serve(Socket, <<>>, length(Users), 0),
+    ok = gen_tcp:close(Socket),
     ok = gen_tcp:close(Listen),
     Items.
 

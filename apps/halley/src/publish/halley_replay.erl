@@ -116,7 +116,7 @@ new(User, Session, Token) ->
         none -> since(Whose, Token, fun(Vector) -> Vector end);
         {ok, Wish, none} -> {ok, wished(Wish, from_here(Whose))};
         {ok, Wish, Behind} ->
-            Oldest = oldest(User),
+            Oldest = halley_replay_point:oldest(User),
             began(Wish, since(Whose, Behind, fun(Vector) -> lifted(Oldest, Vector) end));
         malformed -> from_now(Whose, malformed, 0)
     end.
@@ -165,7 +165,7 @@ began(_, {gap, _, _} = FromNow) ->
 
 %% Up to where the session began, as far as that is written.
 wished(Wish, #replay{vector = Vector, at = At} = Replay) ->
-    Began = halley_vector:at_least(oldest(Replay#replay.user),
+    Began = halley_vector:at_least(halley_replay_point:oldest(Replay#replay.user),
                                    halley_vector:lowest(Vector, halley_history:written())),
     Behind = halley_cursor:encode(halley_history:store(), At, Began),
     Count = min(halley_replay_wish:count(Wish), halley_limits:get(last_events_max)),
@@ -175,7 +175,7 @@ wished(Wish, #replay{vector = Vector, at = At} = Replay) ->
 
 %% What a user missed before it was forgotten is as if retention had taken it.
 above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->
-    Forgotten = forgotten(User),
+    Forgotten = halley_replay_point:forgotten(User),
     case halley_vector:smallest(Vector) >= Forgotten of
         true ->
             above_floor(Replay);
@@ -183,11 +183,6 @@ above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay)
             gap(#{from => SinceMs, to => halley_clock:wall_ms(), reason => too_old},
                 Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
     end.
-
-oldest(User) -> max(halley_history:floor(), forgotten(User)).
-
-forgotten(nobody) -> 0;
-forgotten(User) -> halley_history:forgotten(User).
 
 from_now({User, Session}, Reason, FromMs) ->
     %% An event in between is in the gap and in the replay, not in neither.

@@ -13,7 +13,7 @@
 -module(halley_shard).
 
 -export([new/0, publish/3, publish_all/1, reserve/2, post/2, queued/0]).
--export([mark_all/1, settle/2, group/2]).
+-export([mark/2, settle/2, group/2]).
 -export([name/1, started/1, taken/2, waiting/1, marking/2, settling/1]).
 -export_type([draft/0, index/0, result/0, answer/0, ack/0, post/0, posted/0]).
 
@@ -117,14 +117,14 @@ queued() ->
     lists:foldl(fun(Shard, Sum) -> Sum + max(0, atomics:get(Queued, Shard)) end,
                 0, lists:seq(1, halley_shards:count())).
 
-%% Asks all shards to mark their places now: this link gets a mark of each, unless it is behind.
--spec mark_all(halley_links:slot()) -> ok.
-mark_all(Slot) ->
+%% Asks these shards to mark their places now: this link gets a mark of each, unless it is behind.
+-spec mark(halley_links:slot(), [index()]) -> ok.
+mark(Slot, Shards) ->
     Flags = persistent_term:get(?MARKS),
     lists:foreach(fun(Shard) ->
                       atomics:exchange(Flags, ?ASKED(Shard, Slot), 1) =:= 0
                           andalso gen_server:cast(name(Shard), {mark, Slot})
-                  end, lists:seq(1, halley_shards:count())).
+                  end, Shards).
 
 %% Marks were left for groups of this shard. `wait' returns when it has dealt with some.
 -spec settle(index(), wait | no_wait) -> ok.

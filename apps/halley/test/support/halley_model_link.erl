@@ -103,7 +103,7 @@ handle({close, User}, #state{slot = Slot, sessions = Sessions, lasts = Lasts} = 
     {Cursor, State#state{sessions = maps:remove(Conn, Sessions), groups = Groups,
                          lasts = lists:keydelete(Conn, 1, Lasts)}};
 handle(settled, #state{vector = Vector, sessions = Sessions, slot = Slot} = State) ->
-    ok = halley_shard:mark_all(Slot),
+    ok = halley_shard:mark(Slot, lists:seq(1, halley_shards:count())),
     Live = [User || {User, live} <- maps:values(Sessions)],
     {length(Live) =:= map_size(Sessions) andalso not halley_links:is_behind(Slot)
          andalso halley_vector:is_reached(halley_history:heads(), Vector), State}.
@@ -141,7 +141,7 @@ handle_info({replay, Replayer, Conn, Given}, State) ->
 handle_info({last, Conn, Heads, Given}, #state{lasts = Lasts} = State) ->
     settle(State#state{lasts = [{Conn, Heads, Given} | Lasts]});
 handle_info(ask, #state{lasts = Lasts, slot = Slot} = State) ->
-    Lasts =:= [] orelse halley_shard:mark_all(Slot),
+    Lasts =:= [] orelse halley_shard:mark(Slot, lists:seq(1, halley_shards:count())),
     State.
 
 live({{Shard, Seq, _} = Delivery, To}, State) ->
