@@ -25,9 +25,8 @@
 
 -spec table() -> [row()].
 table() ->
-    of_shares() ++ of_ids_and_follows() ++ of_postgres() ++ of_brain() ++ of_the_past()
-        ++ of_presence() ++ of_hooks() ++ of_backends()
-        ++ of_admission() ++ of_link_and_edge().
+    of_shares() ++ of_ids_and_follows() ++ of_brain() ++ of_the_past() ++ of_presence()
+        ++ of_admission() ++ of_link_and_edge() ++ of_backends() ++ of_hooks() ++ of_postgres().
 
 %% Of what all share (docs/internals/shares.md).
 of_shares() ->

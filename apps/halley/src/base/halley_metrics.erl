@@ -108,8 +108,8 @@ counters_table() ->
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
       "Gaps sent, by reason"},
      {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps sent, by reason"}]
-    ++ refusals_table() ++ halley_metrics_postgres:counters() ++ past_table()
-    ++ hooks_table() ++ backends_table().
+    ++ refusals_table() ++ past_table() ++ backends_table() ++ hooks_table()
+    ++ halley_metrics_postgres:counters().
 
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
@@ -243,10 +243,11 @@ gauges_table() ->
       "Users that were forgotten and have traces left in the history, which are shown to no "
       "client"},
      {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}]
-    ++ halley_metrics_postgres:gauges() ++ gauges_beside().
+    ++ gauges_beside() ++ halley_metrics_postgres:gauges().
 
 %% Of the applications beside the brain's own.
 gauges_beside() ->
+    backends_gauges() ++
     [{hooks_waiting, "halley_hooks_waiting_bytes",
       "Bytes of hooks on disk that hooks.url hasn't taken; without hooks.* it isn't shown"},
      {hooks_behind, "halley_hooks_behind_seconds",
@@ -254,8 +255,7 @@ gauges_beside() ->
      {connect_waiting, "halley_connect_waiting",
       "Users that wait for an answer of auth.connect_url; without it this isn't shown"},
      {hooks_told, "halley_hooks_told",
-      "Users with sessions and subjects with subscribers that hooks.url knows of"}]
-    ++ backends_gauges().
+      "Users with sessions and subjects with subscribers that hooks.url knows of"}].
 
 backends_gauges() ->
     [{remote_sessions, "halley_remote_sessions",
