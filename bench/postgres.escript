@@ -335,7 +335,7 @@ start_brain(Dir, _) ->
     ok.
 
 settings({_, Port, _}, More) ->
-    {ok, Settings} = halley_config_postgres:settings(
+    {ok, Settings} = halley_postgres_config:settings(
         maps:merge(#{host => "127.0.0.1", port => Port, user => "ann", publish => on,
                      follows => "follows(a, b)"}, More)),
     Settings.

@@ -6,19 +6,24 @@
 -export([undefined_function/3, undefined_lambda/3]).
 
 main([]) ->
-    %% Where the schema is found: by the name of an application's folder.
+    %% Where schemas and parts are found: by the names of applications' folders.
     Folder = string:trim(os:cmd("mktemp -d")),
-    Ebin = filename:join([Folder, "halley", "ebin"]),
-    ok = filelib:ensure_dir(filename:join(Ebin, "x")),
-    ok = file:make_symlink(filename:absname("apps/halley/priv"),
-                           filename:join([Folder, "halley", "priv"])),
-    true = code:add_patha(Ebin),
+    ok = lists:foreach(fun(App) -> add_path(App, Folder) end, filelib:wildcard("halley*", "apps")),
     process_flag(error_handler, ?MODULE),
     Checked = try halley_config:effective() after file:del_dir_r(Folder) end,
     case Checked of
         {ok, _} -> ok;
         {error, Lines} -> halley_command:failed(Lines)
     end.
+
+add_path(App, Folder) ->
+    Ebin = filename:join([Folder, App, "ebin"]),
+    Source = filename:absname(filename:join("apps", App)),
+    ok = filelib:ensure_dir(filename:join(Ebin, "x")),
+    ok = file:make_symlink(filename:join(Source, "priv"), filename:join([Folder, App, "priv"])),
+    ok = file:make_symlink(filename:join([Source, "src", App ++ ".app.src"]),
+                           filename:join(Ebin, App ++ ".app")),
+    true = code:add_patha(Ebin).
 
 undefined_function(Module, Function, Arguments) ->
     case code:ensure_loaded(Module) of

@@ -44,7 +44,7 @@ example(Keys) ->
 
 configuration(Keys) ->
     ["# Configuration\n\n"
-     "Made from `apps/halley/priv/halley.schema` and `halley_limits` by `make docs`.\n\n"
+     "Made from the applications' `priv/*.schema` and from `halley_limits` by `make docs`.\n\n"
      "One file, `halley.conf` in the working directory or `$HALLEY_CONF`, with `key = value` on a "
      "line.\nThe environment goes before the file. An unknown key or a bad value: one line on "
      "stderr that names the\nkey, and exit 1.\n\n"
@@ -93,7 +93,7 @@ format(_) -> "~tp".
 
 %% The list of keys says `none' both for these and for a key whose default is that word.
 without_default() ->
-    {_, Mappings, _} = cuttlefish_schema:files(["apps/halley/priv/halley.schema"]),
+    {_, Mappings, _} = cuttlefish_schema:files(filelib:wildcard("apps/*/priv/*.schema")),
     [lists:flatten(lists:join(".", cuttlefish_mapping:variable(Mapping)))
      || Mapping <- Mappings, not cuttlefish_mapping:has_default(Mapping)].
 

@@ -343,6 +343,11 @@ effective_hides_secrets_test() ->
         [os:unsetenv(Variable) || {Variable, _} <- Given]
     end.
 
+%% The keys whose values may be secrets, of all applications.
+secrets_are_known_test() ->
+    ?assertEqual(["auth.connect_url", "auth.hmac_secret", "hooks.url", "postgres.url"],
+                 lists:sort(halley_config:secrets())).
+
 %% What `./halley config' shows: every key once, what was set before the defaults.
 effective_shows_what_is_in_force_test() ->
     true = os:putenv("HALLEY_API_LISTEN", "127.0.0.1:9999"),

@@ -16,7 +16,7 @@
 
 -type finding() :: halley_postgres_finding:finding().
 %% `writes': what is missing to write it. `shape': whether it is what it was when it was copied.
--type table() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()},
+-type table() :: #{spec := halley_postgres_config:table(), types := {binary(), binary()},
                    oid := non_neg_integer(), shape := halley_postgres_shape:shape(),
                    findings := [finding()], writes := [finding()]}.
 -type look() :: #{findings := [finding()], unpublished := [finding()], tables := [table()],
@@ -25,7 +25,7 @@
 %% `User': Halley's role, for grants. Without `findings' a stream can begin. Those of them that are
 %% `unpublished' are about the publication itself: with them a stream that runs misses changes of
 %% any table. `notes' are about parts of publishing.
--spec look(epgsql:connection(), User :: binary(), halley_config_postgres:settings()) -> look().
+-spec look(epgsql:connection(), User :: binary(), halley_postgres_config:settings()) -> look().
 look(C, User, #{publish := outbox}) ->
     (halley_postgres_outbox_needs:look(C, User))#{unpublished => [], tables => []};
 look(C, User, #{follows := Specs, publish := Publish, publication := Publication} = Settings) ->

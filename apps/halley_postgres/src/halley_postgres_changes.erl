@@ -24,12 +24,12 @@
               | {renewed, Table :: binary()}
               | {stop, Table :: binary(), Reason :: binary()}.
 %% Changes of a table that were committed before `from' are in its copy.
--type known() :: #{Table :: binary() => #{spec := halley_config_postgres:table(),
+-type known() :: #{Table :: binary() => #{spec := halley_postgres_config:table(),
                                           oid := epgsql_pgoutput:oid(),
                                           from := non_neg_integer(), _ => _}}.
 -record(changes, {decoder = epgsql_pgoutput:new() :: epgsql_pgoutput:state(),
                   tables :: #{epgsql_pgoutput:oid() => {Table :: binary(),
-                                                        halley_config_postgres:table(),
+                                                        halley_postgres_config:table(),
                                                         From :: non_neg_integer()}},
                   is_publishing :: boolean(),
                   origin :: halley_postgres_message:origin(),

@@ -38,7 +38,7 @@ are_known(["setup", Url]) -> not lists:prefix("-", Url);
 are_known(_) -> false.
 
 %% A query that fails, as the server ended meanwhile, is one line, too.
--spec run_or_say([string()], halley_config_postgres:settings()) -> no_return().
+-spec run_or_say([string()], halley_postgres_config:settings()) -> no_return().
 run_or_say(Arguments, Settings) ->
     try run(Arguments, Settings)
     catch
@@ -46,7 +46,7 @@ run_or_say(Arguments, Settings) ->
         error:Reason -> halley_command:failed(io_lib:format("failed: ~0tP", [Reason, 12]))
     end.
 
--spec run([string()], halley_config_postgres:settings()) -> no_return().
+-spec run([string()], halley_postgres_config:settings()) -> no_return().
 run(["check"], #{server := Server} = Settings) ->
     C = open(Server()),
     ok = halley_postgres_warnings:print(C, Settings),
@@ -54,7 +54,7 @@ run(["check"], #{server := Server} = Settings) ->
 run(["setup"], #{server := Server} = Settings) ->
     ended(setup_said(open(Server()), Settings));
 run(["setup", Url], #{server := Server} = Settings) ->
-    case halley_config_postgres:settings(#{url => Url, publish => on}) of
+    case halley_postgres_config:settings(#{url => Url, publish => on}) of
         {ok, #{server := Admin}} ->
             #{tls_ca := Ca} = Server(),
             ended(setup_said(open((Admin())#{tls_ca := Ca, said := ?URL}), Settings));
@@ -93,7 +93,7 @@ has_all() ->
     io:put_chars("PostgreSQL has all that is needed\n"),
     true.
 
--spec check(epgsql:connection(), halley_config_postgres:settings()) ->
+-spec check(epgsql:connection(), halley_postgres_config:settings()) ->
     [halley_postgres_finding:finding()].
 check(C, #{server := Server} = Settings) ->
     #{user := User} = Server(),
@@ -129,7 +129,7 @@ setup_said(C, Settings) ->
     end.
 
 %% Runs what mends it, until nothing is left that SQL can mend.
--spec setup(epgsql:connection(), halley_config_postgres:settings(), Rounds :: non_neg_integer()) ->
+-spec setup(epgsql:connection(), halley_postgres_config:settings(), Rounds :: non_neg_integer()) ->
     {Done :: [iodata()], ok | {left, [halley_postgres_finding:finding()]}
                        | {error, Sql :: iodata(), term()}}.
 setup(C, Settings, Rounds) ->

@@ -19,7 +19,7 @@
 
 %% Linked to the caller. `queries': also of changes in halley.outbox and halley.rejected; their
 %% commits wait for no standby, as Halley's own stream may be what PostgreSQL takes for one.
--spec open(halley_config_postgres:server(), queries | replication) ->
+-spec open(halley_postgres_config:server(), queries | replication) ->
     {ok, epgsql:connection()} | {error, term()}.
 open(Server, Purpose) ->
     case readable(Server) of
@@ -52,7 +52,7 @@ settle(C, Purpose) ->
     end.
 
 %% A password's file is read for each connection.
--spec options(halley_config_postgres:server(), queries | replication | writes) ->
+-spec options(halley_postgres_config:server(), queries | replication | writes) ->
     epgsql:connect_opts_map().
 options(#{host := Host, port := Port, database := Database, user := User} = Server, Purpose) ->
     lists:foldl(fun maps:merge/2,

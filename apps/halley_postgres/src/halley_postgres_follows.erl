@@ -12,7 +12,7 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--type source() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()},
+-type source() :: #{spec := halley_postgres_config:table(), types := {binary(), binary()},
                     is_unique := boolean(), pairs := halley_postgres_pairs:file(), _ => _}.
 -type sources() :: #{Table :: binary() => source()}.
 -opaque slice() :: {[halley_postgres_pairs:pair()], Block :: iodata(),
@@ -30,7 +30,7 @@
 
 %% Takes changes of several tables in their order, made by the transactions `Xids'.
 -spec changes([change()], Xids :: [non_neg_integer()], Env) -> Env
-    when Env :: #{settings := halley_config_postgres:settings(), c := epgsql:connection(),
+    when Env :: #{settings := halley_postgres_config:settings(), c := epgsql:connection(),
                   sources := sources(), wait := fun(() -> term()), xids := [non_neg_integer()],
                   _ => _}.
 changes(Changes, Xids, #{sources := Sources, xids := Seen} = Env) ->

@@ -19,7 +19,7 @@
 -type finding() :: halley_postgres_finding:finding().
 
 %% `Columns': those that Halley's publication sends; `Again' publishes all of them.
--spec look(epgsql:connection(), Table :: non_neg_integer(), halley_config_postgres:table(),
+-spec look(epgsql:connection(), Table :: non_neg_integer(), halley_postgres_config:table(),
            Publication :: binary(), {Columns :: all | [binary()], Again :: iodata()}) ->
     [finding()].
 look(C, Oid, #{user := User, subject := Subject} = Spec, Publication, {Columns, Again}) ->

@@ -9,7 +9,7 @@
 
 -include_lib("epgsql/include/epgsql.hrl").
 
--spec explain(term(), halley_config_postgres:server()) -> unicode:chardata().
+-spec explain(term(), halley_postgres_config:server()) -> unicode:chardata().
 explain(#error{code = <<"28P01">>, message = Message}, Server) ->
     ["PostgreSQL says: ", quoted(Message), "; it knows another password than ", password(Server)];
 explain(#error{code = <<"28000">>, message = Message}, Server) ->

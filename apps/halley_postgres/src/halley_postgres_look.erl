@@ -12,7 +12,7 @@
 -type over() :: {stopped, iodata()} | {altered, [string()]}.
 
 %% `Right' is empty where no stream could begin.
--spec tables(epgsql:connection(), halley_config_postgres:settings(),
+-spec tables(epgsql:connection(), halley_postgres_config:settings(),
              #{Table => #{shape := halley_postgres_shape:shape(), _ => _}}) ->
     #{over := [{Table, over()}], unique := #{Table => boolean()}, right := [Table]}
     when Table :: binary().

@@ -31,7 +31,7 @@
 
 %% --- without a stream ----------------------------------------------------------------------------
 
--spec run(halley_config_postgres:settings(), Takes :: fun(() -> term())) -> no_return().
+-spec run(halley_postgres_config:settings(), Takes :: fun(() -> term())) -> no_return().
 run(#{server := Server} = Settings, Takes) ->
     [C, Second] = [opened(halley_postgres_connection:open(Server(), queries)) || _ <- [1, 2]],
     #{user := User} = Server(),

@@ -28,7 +28,7 @@
 -define(SILENT_MS, 600000).
 
 %% `tables': those that can be followed.
--spec run(#{settings := halley_config_postgres:settings(), c := epgsql:connection(),
+-spec run(#{settings := halley_postgres_config:settings(), c := epgsql:connection(),
             r := epgsql:connection(), tables := [halley_postgres_catalog:table()],
             is_stuck := boolean(), tell := fun((has_slot) -> term()), _ => _}) ->
     ready().

@@ -19,18 +19,18 @@
 %% Deleted by one statement.
 -define(ROWS, 10000).
 
--record(rejected, {settings :: halley_config_postgres:settings(),
+-record(rejected, {settings :: halley_postgres_config:settings(),
                    %% Rows that may come before the next look.
                    left :: integer()}).
 
--spec start_link(halley_config_postgres:settings()) -> gen_server:start_ret().
+-spec start_link(halley_postgres_config:settings()) -> gen_server:start_ret().
 start_link(Settings) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Settings, []).
 
 %% So many rows were written.
 -spec kept(non_neg_integer()) -> ok.
 kept(Rows) -> gen_server:cast(?MODULE, {kept, Rows}).
 
--spec init(halley_config_postgres:settings()) -> {ok, #rejected{}}.
+-spec init(halley_postgres_config:settings()) -> {ok, #rejected{}}.
 init(Settings) ->
     %% A connection that ends takes only its look with it.
     process_flag(trap_exit, true),

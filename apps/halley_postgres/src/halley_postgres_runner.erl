@@ -14,18 +14,18 @@
 -define(WAIT_MS_MIN, 200).
 -define(WAIT_MS_MAX, 10000).
 
--record(runner, {settings :: halley_config_postgres:settings(),
+-record(runner, {settings :: halley_postgres_config:settings(),
                  worker = none :: none | pid(),
                  %% The slot has changes that the server can't send any more.
                  is_stuck = false :: boolean(),
                  wait_ms = ?WAIT_MS_MIN :: pos_integer(),
                  said = none :: none | binary()}).
 
--spec start_link(halley_config_postgres:settings()) -> {ok, pid()} | {error, term()}.
+-spec start_link(halley_postgres_config:settings()) -> {ok, pid()} | {error, term()}.
 start_link(Settings) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Settings, []).
 
--spec init(halley_config_postgres:settings()) -> {ok, #runner{}}.
+-spec init(halley_postgres_config:settings()) -> {ok, #runner{}}.
 init(Settings) ->
     process_flag(trap_exit, true),
     ok = halley_postgres_gauges:new(),

@@ -23,7 +23,7 @@
 -type shape() :: #{Part :: binary() => binary()}.
 
 %% By the tables' texts in the configuration; a table that isn't there has none.
--spec read(epgsql:connection(), Publication :: binary(), [halley_config_postgres:table()]) ->
+-spec read(epgsql:connection(), Publication :: binary(), [halley_postgres_config:table()]) ->
     #{Table :: binary() => shape()}.
 read(_, _, []) ->
     #{};

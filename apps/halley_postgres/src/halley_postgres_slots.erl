@@ -10,7 +10,7 @@
 
 -type finding() :: halley_postgres_finding:finding().
 
--spec look(epgsql:connection(), halley_config_postgres:settings()) -> [finding()].
+-spec look(epgsql:connection(), halley_postgres_config:settings()) -> [finding()].
 look(C, #{slot := Slot, follows := Tables}) ->
     %% Slots of copies are gone with these.
     [{SlotsMax, SendersMax, Slots, Senders, Unused}] = rows(C,
@@ -54,7 +54,7 @@ own(C, Slot) ->
     end.
 
 %% Does somebody stream from Halley's slot?
--spec is_streaming(epgsql:connection(), halley_config_postgres:settings()) -> boolean().
+-spec is_streaming(epgsql:connection(), halley_postgres_config:settings()) -> boolean().
 is_streaming(C, #{slot := Slot}) ->
     case own(C, Slot) of
         none -> false;

@@ -15,7 +15,7 @@
                    <<"oid">>]).
 
 %% A table with the types of its two columns.
--type typed() :: #{spec := halley_config_postgres:table(), types := {binary(), binary()}, _ => _}.
+-type typed() :: #{spec := halley_postgres_config:table(), types := {binary(), binary()}, _ => _}.
 
 -spec ident(binary()) -> iodata().
 ident(Name) -> [$", string:replace(Name, "\"", "\"\"", all), $"].
@@ -24,16 +24,16 @@ ident(Name) -> [$", string:replace(Name, "\"", "\"\"", all), $"].
 literal(Text) ->
     ["'", string:replace(unicode:characters_to_binary(Text), "'", "''", all), "'"].
 
--spec table(halley_config_postgres:table()) -> iodata().
+-spec table(halley_postgres_config:table()) -> iodata().
 table(#{schema := Schema, name := Name}) -> [ident(Schema), $., ident(Name)].
 
 %% As it stands in a publication, or behind other conditions.
--spec condition(halley_config_postgres:table()) -> iodata().
+-spec condition(halley_postgres_config:table()) -> iodata().
 condition(#{where := none}) -> [];
 condition(#{where := Where}) -> ["(", Where, ")"].
 
 %% In COPY's text format, as it writes a value like the stream does.
--spec copy(halley_config_postgres:table()) -> iodata().
+-spec copy(halley_postgres_config:table()) -> iodata().
 copy(#{user := User, subject := Subject, where := Where} = Table) ->
     ["COPY (SELECT ", ident(User), ", ", ident(Subject), " FROM ", table(Table),
      [[" WHERE ", condition(Table)] || Where =/= none], ") TO STDOUT"].
@@ -77,7 +77,7 @@ message_prefix() -> <<"halley_follows">>.
 %% transaction: the third parameter, and three lists of places, from 1: of pairs whose rows came or
 %% went, of texts that aren't those of their values (`007' of 7), and of pairs that other tables
 %% have as well.
--spec write(add | remove, #{table := halley_config_postgres:table(),
+-spec write(add | remove, #{table := halley_postgres_config:table(),
                             types := {binary(), binary()}, others := [typed()], _ => _}) ->
     iodata().
 write(Kind, #{table := Table, types := {UserType, SubjectType} = Types, others := Others}) ->

@@ -6,11 +6,11 @@
 -export([start_link/1]).
 -export([init/1]).
 
--spec start_link(none | halley_config_postgres:settings()) -> supervisor:startlink_ret().
+-spec start_link(none | halley_postgres_config:settings()) -> supervisor:startlink_ret().
 start_link(Settings) ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, Settings).
 
--spec init(none | halley_config_postgres:settings()) ->
+-spec init(none | halley_postgres_config:settings()) ->
     {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(Settings) ->
     {ok, {#{strategy => one_for_one, intensity => 5, period => 10},

@@ -12,7 +12,7 @@
 -export_type([target/0, place/0]).
 
 %% `others': tables whose rows make follows as well. `worker': the stream's process.
--type target() :: #{table := halley_config_postgres:table(), types := {binary(), binary()},
+-type target() :: #{table := halley_postgres_config:table(), types := {binary(), binary()},
                     others := [halley_postgres_sql:typed()], worker := pid()}.
 -type place() :: {Token :: binary(), reference()}.
 

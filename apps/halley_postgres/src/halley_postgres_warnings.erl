@@ -6,15 +6,15 @@
 
 -include_lib("kernel/include/logger.hrl").
 
--spec look(epgsql:connection(), halley_config_postgres:settings()) -> [unicode:chardata()].
+-spec look(epgsql:connection(), halley_postgres_config:settings()) -> [unicode:chardata()].
 look(C, #{publish := Publish}) ->
     [Each || Publish =/= outbox, Each <- halley_postgres_standby:warnings(C)]
         ++ halley_postgres_encoding:warnings(C).
 
--spec print(epgsql:connection(), halley_config_postgres:settings()) -> ok.
+-spec print(epgsql:connection(), halley_postgres_config:settings()) -> ok.
 print(C, Settings) ->
     lists:foreach(fun(Each) -> io:format("warning: ~ts~n", [Each]) end, look(C, Settings)).
 
--spec log(epgsql:connection(), halley_config_postgres:settings()) -> ok.
+-spec log(epgsql:connection(), halley_postgres_config:settings()) -> ok.
 log(C, Settings) ->
     lists:foreach(fun(Each) -> ?LOG_WARNING("postgres: ~ts", [Each]) end, look(C, Settings)).

@@ -43,7 +43,7 @@
 
 %% `IsStuck': the slot can't go on, and has to be made anew. `Tell': `has_slot' when there is one
 %% that can, `streams' when changes come.
--spec run(halley_config_postgres:settings(), IsStuck :: boolean(),
+-spec run(halley_postgres_config:settings(), IsStuck :: boolean(),
           Tell :: fun((has_slot | streams) -> term())) -> no_return().
 run(#{server := Server, publication := Publication, slot := Slot, publish := Publish} = Settings,
     IsStuck, Tell) ->

@@ -10,7 +10,7 @@
 -type finding() :: halley_postgres_finding:finding().
 
 -spec look(epgsql:connection(), User :: binary(),
-           #{spec := halley_config_postgres:table(), _ => _}) -> [finding()].
+           #{spec := halley_postgres_config:table(), _ => _}) -> [finding()].
 look(C, User, #{spec := #{schema := Schema, name := Name} = Spec}) ->
     Table = halley_postgres_sql:table(Spec),
     [{Oid, MayWrite}] = rows(C,

@@ -31,7 +31,7 @@
 -type errors() :: [{Index :: non_neg_integer(), halley_follows:error()}].
 
 %% What the supervisor starts: connections that are opened when somebody writes.
--spec pool(halley_config_postgres:server()) -> supervisor:child_spec().
+-spec pool(halley_postgres_config:server()) -> supervisor:child_spec().
 pool(Server) ->
     epgsql_pool:child_spec(?POOL, #{
         connect => halley_postgres_connection:options(Server, writes),

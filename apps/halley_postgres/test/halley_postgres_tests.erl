@@ -157,7 +157,7 @@ explained_test() ->
 
 %% One line, whatever letters the names and the server's words have.
 login_explained_test_() ->
-    {ok, #{server := Server}} = halley_config_postgres:settings(
+    {ok, #{server := Server}} = halley_postgres_config:settings(
         #{url => "postgres://%C3%B6:secret@db\x{5bc6}/x", publish => on}),
     [?_assertMatch({_, {match, _}}, begin
          Line = unicode:characters_to_binary(halley_postgres_connection:explain(
@@ -235,7 +235,7 @@ utf8_test() ->
 %% Formats".
 steps(Messages) ->
     {ok, #{follows := [Spec]}} =
-        halley_config_postgres:settings(#{host => "db", follows => "t(a, b)"}),
+        halley_postgres_config:settings(#{host => "db", follows => "t(a, b)"}),
     State = halley_postgres_changes:new(#{<<"t(a, b)">> => #{spec => Spec, from => 100,
                                                              oid => 5}}, true,
                                         {<<"73">>, 1, []}, utf8),

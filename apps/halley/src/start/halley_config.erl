@@ -2,8 +2,9 @@
 %%
 %% A key comes from the environment, else from the file, else from its default. `public.listen' is
 %% HALLEY_PUBLIC_LISTEN. The file is $HALLEY_CONF, or halley.conf in the working directory if
-%% there is one. Keys are those of priv/halley.schema and one `limits.<name>' for each
-%% configurable row of `halley_limits'.
+%% there is one. Keys are those of priv/halley.schema, those of the parts (`halley_part'), each in
+%% priv/<application>.schema of its application, and one `limits.<name>' for each configurable row
+%% of `halley_limits'. A mapping with `hidden' has a secret, whose value is never shown.
 %%
 %% A mistake is one sentence that names the key (or the variable, or the line) and the remedy, a
 %% line for each mistake: names and values first, and, where these are right, combinations that
@@ -19,7 +20,7 @@
 %%                tls_files (what halley_config_tls makes of *.tls.*), sandbox, trunk,
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
-%%   halley_postgres  settings (what halley_config_postgres makes of postgres.*), or `none'
+%%   each part    settings (what `halley_part:settings/1' makes of its keys), or `none'
 %%   halley_hooks     settings (what halley_config_hooks makes of hooks.*), or `none'
 %%   halley_backends  settings (what halley_config_remote makes of remote.*), or `none'
 -module(halley_config).
@@ -36,8 +37,6 @@
 %% What was set, as it was written.
 -type given() :: #{key() => Value :: string()}.
 
-%% Keys whose values are told to nobody.
--define(SECRETS, ["auth.hmac_secret", "postgres.url", "hooks.url", "auth.connect_url"]).
 %% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
 %% directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
@@ -146,7 +145,8 @@ effective() ->
             case check_files(Config) of
                 ok ->
                     #{given := Given} = Config,
-                    {ok, [effective(Key, Default, Given())
+                    Secrets = secrets(),
+                    {ok, [effective(Key, Default, Given(), Secrets)
                           || #{key := Key, default := Default} <- keys()]};
                 {error, Line} ->
                     {error, Line}
@@ -166,14 +166,14 @@ check_files(Config) ->
         Wrong -> {error, lists:flatten(lists:join($\n, Wrong))}
     end.
 
-effective(Key, Default, Given) ->
+effective(Key, Default, Given, Secrets) ->
     case Given of
-        #{Key := Value} -> {Key, shown(Key, Value), set};
+        #{Key := Value} -> {Key, shown(Key, Value, Secrets), set};
         #{} -> {Key, Default, default}
     end.
 
-shown(Key, Value) ->
-    case lists:member(Key, ?SECRETS) of
+shown(Key, Value, Secrets) ->
+    case lists:member(Key, Secrets) of
         true -> "(a secret)";
         false -> Value
     end.
@@ -191,7 +191,9 @@ keys() ->
 
 %% Those keys whose values are told to nobody.
 -spec secrets() -> [key()].
-secrets() -> ?SECRETS.
+secrets() ->
+    {_, Mappings, _} = schema(),
+    [key(Mapping) || Mapping <- Mappings, cuttlefish_mapping:hidden(Mapping)].
 
 %% The environment variable that sets a key.
 -spec variable(key()) -> string().
@@ -222,8 +224,9 @@ attempt(Check) ->
 %% --- schema ------------------------------------------------------------------------------------
 
 schema() ->
-    File = filename:join(code:priv_dir(halley), "halley.schema"),
-    {Translations, Mappings, Validators} = cuttlefish_schema:files([File]),
+    Apps = [halley | [App || {App, _} <- halley_part:all()]],
+    {Translations, Mappings, Validators} = cuttlefish_schema:files(
+        [filename:join(code:priv_dir(App), atom_to_list(App) ++ ".schema") || App <- Apps]),
     {Translations, Mappings ++ limit_mappings(), Validators}.
 
 limit_mappings() ->
@@ -302,7 +305,7 @@ values(Schema, Given) ->
     end.
 
 bad_value({validation, {Key, What}}, Given) ->
-    Value = shown(Key, proplists:get_value(Key, Given)),
+    Value = shown(Key, proplists:get_value(Key, Given), secrets()),
     io_lib:format("~ts: ~ts; it is \"~ts\"", [Key, What, Value]);
 bad_value(Reason, _) ->
     io_lib:format("halley.conf: ~ts", [cuttlefish_error:xlate(Reason)]).
@@ -338,14 +341,13 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
     #{public_listen := Public, api_listen := Api} = Edge,
     AbsoluteDir = filename:absname(DataDir),
-    [Limits, SocketDir, {RetentionMs, RetentionOf}, Postgres, Hooks, Backends | _] =
+    [Limits, SocketDir, {RetentionMs, RetentionOf}, Parts, Hooks, Backends | _] =
         all([fun() -> limits(maps:get(limits, Brain)) end,
              fun() -> socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir) end,
              fun() -> retention(Brain) end,
-             fun() -> settings(halley_config_postgres, halley_postgres, Apps,
-                               #{store_backend => maps:get(store_backend, Brain)}) end,
-             fun() -> settings(halley_config_hooks, halley_hooks, Apps, #{}) end,
-             fun() -> settings(halley_config_remote, halley_backends, Apps, #{}) end,
+             fun() -> parts(Apps) end,
+             fun() -> settings(halley_config_hooks, maps:get(halley_hooks, Apps, #{})) end,
+             fun() -> settings(halley_config_remote, maps:get(halley_backends, Apps, #{})) end,
              fun() -> protected(AuthMode, Public) end,
              fun() -> explained(halley_config_auth:check(Brain)) end,
              fun() -> explained(halley_config_tls:check(Edge)) end,
@@ -376,8 +378,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                              {tls_files, halley_config_tls:files(Edge)}
                              | maps:to_list(maps:with([connections_max, user], Edge))]},
               {halley_api, [{auth_mode, AuthMode}]},
-              {halley_postgres, Postgres}, {halley_hooks, Hooks},
-              {halley_backends, Backends}],
+              {halley_hooks, Hooks}, {halley_backends, Backends} | Parts],
       notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)
                  ++ halley_config_limits:notices(Limits)}.
 
@@ -414,8 +415,13 @@ protected(none, Public) ->
 protected(jwt, _) ->
     ok.
 
-settings(Module, App, Apps, More) ->
-    case Module:settings(maps:merge(maps:get(App, Apps, #{}), More)) of
+parts(#{halley := #{store_backend := Backend}} = Apps) ->
+    all([fun() ->
+             {App, settings(Module, (maps:get(App, Apps, #{}))#{store_backend => Backend})}
+         end || {App, Module} <- halley_part:all()]).
+
+settings(Module, Values) ->
+    case Module:settings(Values) of
         {ok, Settings} -> [{settings, Settings}];
         none -> [{settings, none}];
         {error, Line} -> bad("~ts", [Line])

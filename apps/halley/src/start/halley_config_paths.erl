@@ -2,7 +2,7 @@
 %% missing file would show hours later, in a log.
 %%
 %% `halley_token_keys' checks the files of `auth.*', and `halley_config_tls' those of the listeners.
-%% PostgreSQL's files show at once, at the first login.
+%% Parts name theirs (`halley_part').
 -module(halley_config_paths).
 
 -export([check/1]).
@@ -13,8 +13,10 @@
 -spec check(#{Key :: string() => Value :: string()}) -> ok | {error, Lines :: string()}.
 check(Given) ->
     case [io_lib:format("~ts = ~ts: cannot be read: ~ts", [Key, File, file:format_error(Reason)])
-          || Key <- ?KEYS, #{Key := Name} <- [Given], File <- [filename:absname(Name)],
+          || Key <- keys(), #{Key := Name} <- [Given], File <- [filename:absname(Name)],
              {error, Reason} <- [file:read_file(File)]] of
         [] -> ok;
         Lines -> {error, lists:flatten(lists:join($\n, Lines))}
     end.
+
+keys() -> lists:append([?KEYS | [Part:files() || {_, Part} <- halley_part:all()]]).

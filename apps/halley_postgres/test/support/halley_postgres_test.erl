@@ -60,7 +60,7 @@ sql(C, Sql) ->
 settings(Config, More) ->
     #{host := Host, port := Port, username := User} =
         epgsql_test_server:options(?config(server, Config)),
-    {ok, Settings} = halley_config_postgres:settings(maps:merge(
+    {ok, Settings} = halley_postgres_config:settings(maps:merge(
         #{host => Host, port => Port, user => User, publish => on,
           follows => "public.follows(follower_id, followed_id)"}, More)),
     Settings.

@@ -1,6 +1,6 @@
 %% The meaning of the keys `postgres.*' of the configuration together: which PostgreSQL, and whether
 %% follows and events come from it. Pure; it reads no file.
--module(halley_config_postgres).
+-module(halley_postgres_config).
 
 -export([settings/1, name/1]).
 -export_type([settings/0, table/0, server/0]).

@@ -1,9 +1,9 @@
 %% The meaning of `postgres.*': a server, tables, and refused values.
--module(halley_config_postgres_tests).
+-module(halley_postgres_config_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
-settings(Keys) -> halley_config_postgres:settings(Keys).
+settings(Keys) -> halley_postgres_config:settings(Keys).
 
 server(Keys) ->
     {ok, #{server := Server}} = settings(Keys#{publish => on}),
@@ -109,7 +109,7 @@ tables_test() ->
                 "1(a,b)", "\"\"(a,b)"]].
 
 name_test() ->
-    ?assert(halley_config_postgres:name("halley_2")),
-    ?assertNot(halley_config_postgres:name("")),
-    ?assertNot(halley_config_postgres:name("Halley")),
-    ?assertNot(halley_config_postgres:name(lists:duplicate(64, $a))).
+    ?assert(halley_postgres_config:name("halley_2")),
+    ?assertNot(halley_postgres_config:name("")),
+    ?assertNot(halley_postgres_config:name("Halley")),
+    ?assertNot(halley_postgres_config:name(lists:duplicate(64, $a))).

@@ -1,0 +1,39 @@
+%% The behaviour of applications that add rows to the brain's tables. The brain doesn't know these
+%% applications: they register their parts, and the brain finds these.
+%%
+%% An application has a part if its .app file names a module with this behaviour in `env', as
+%% `{halley_part, halley_hooks_part}', and the application's name begins with `halley_'. The keys of
+%% its configuration are in its own folder, in priv/<application>.schema.
+%%
+%% Parts are found in the code path, not among the applications that are loaded or run: the
+%% configuration is read before any application starts, and commands of `./halley' read it and
+%% start none. So an application that is in the release has its keys, limits and metrics, whether
+%% it is in use or not. The brain looks once, and keeps the list for as long as its node lives.
+-module(halley_part).
+
+-export([all/0]).
+
+%% The meaning of the application's keys together: `Values' are named as in its schema, and
+%% `store_backend' is that of the brain. What it returns is in the application's environment as
+%% `settings' when that starts. The error is one line. It reads no file.
+-callback settings(Values :: #{atom() => term()}) -> none | {ok, map()} | {error, iodata()}.
+
+%% Keys that name files which must be readable at a start, as they are read later.
+-callback files() -> [Key :: string()].
+
+%% By the names of the applications.
+-spec all() -> [{App :: atom(), module()}].
+all() ->
+    case persistent_term:get(?MODULE, unknown) of
+        unknown ->
+            Found = lists:usort(lists:flatmap(fun in_folder/1, code:get_path())),
+            ok = persistent_term:put(?MODULE, Found),
+            Found;
+        Found ->
+            Found
+    end.
+
+in_folder(Ebin) ->
+    [{App, Module} || File <- filelib:wildcard(filename:join(Ebin, "halley_*.app")),
+                      {ok, [{application, App, Keys}]} <- [file:consult(File)],
+                      {halley_part, Module} <- proplists:get_value(env, Keys, [])].
