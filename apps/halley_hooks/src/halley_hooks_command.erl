@@ -32,7 +32,7 @@ ended({wrong, What}) ->
     io:put_chars(["wrong: ", What, $\n]),
     halt(1).
 
--spec check(halley_config_hooks:settings()) -> ok | {wrong, iodata()}.
+-spec check(halley_hooks_config:settings()) -> ok | {wrong, iodata()}.
 check(#{target := TargetOf}) ->
     #{secret_file := File} = Target = TargetOf(),
     case halley_hooks_body:read_secrets(File) of

@@ -33,12 +33,12 @@
 -define(REASON, <<"connect_refused: auth.connect_url doesn't let this user connect">>).
 
 -type from() :: {pid(), Tag :: term()}.
--record(connect, {settings :: halley_config_hooks:connect(),
+-record(connect, {settings :: halley_hooks_config:connect(),
                   idle = [] :: [pid()],
                   queue = queue:new() :: queue:queue({halley_id:id(), SinceMs :: integer()}),
                   waiting = #{} :: #{halley_id:id() => [from()]}}).
 
--spec start_link(halley_config_hooks:connect()) -> gen_server:start_ret().
+-spec start_link(halley_hooks_config:connect()) -> gen_server:start_ret().
 start_link(Connect) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Connect, []).
 
@@ -68,7 +68,7 @@ ask(User, {_, Tag} = From) ->
 is_later({later, _}) -> true;
 is_later(_) -> false.
 
--spec init(halley_config_hooks:connect()) -> {ok, #connect{}}.
+-spec init(halley_hooks_config:connect()) -> {ok, #connect{}}.
 init(Connect) ->
     Owner = self(),
     Workers = [spawn_link(fun() -> work(Owner, Connect, none) end)

@@ -21,7 +21,7 @@
 -define(HEADERS_MAX, 100).
 
 %% A kept connection that the other side has closed is opened anew, once.
--spec post(halley_config_hooks:target(), [header()], iodata(), TimeoutMs :: pos_integer(),
+-spec post(halley_hooks_config:target(), [header()], iodata(), TimeoutMs :: pos_integer(),
            connection()) -> {ok, Status :: 100..999, connection()} | {error, term()}.
 post(Target, Headers, Body, TimeoutMs, Connection) ->
     Due = now_ms() + TimeoutMs,

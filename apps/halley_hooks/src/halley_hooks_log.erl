@@ -25,11 +25,11 @@
 
 -record(look, {purpose :: purpose(), from :: vector(), up_to :: vector(),
                before_ms :: integer() | any,
-               settings :: halley_config_hooks:settings(), known :: known(),
+               settings :: halley_hooks_config:settings(), known :: known(),
                gap = none :: none | halley_hooks_entry:entry()}).
 
 %% Entries for the queue, in order, and where to go on.
--spec next(purpose(), {From :: vector(), UpTo :: vector()}, halley_config_hooks:settings(),
+-spec next(purpose(), {From :: vector(), UpTo :: vector()}, halley_hooks_config:settings(),
            known(), reader()) ->
     {[halley_hooks_entry:entry()], vector(), more | done, reader()}.
 next(Purpose, {From0, UpTo}, Settings, Known, Reader) ->
@@ -114,7 +114,7 @@ damaged(_) -> {gap, damaged, 0, halley_clock:wall_ms()}.
 
 entries(#{by := By, seq := Seq} = Record, #look{purpose = published} = Look, Reader) ->
     #look{settings = #{users := Users} = Settings} = Look,
-    case halley_config_hooks:matches(By, Users) andalso is_told(Record, Settings) of
+    case halley_hooks_config:matches(By, Users) andalso is_told(Record, Settings) of
         true -> {[{published, Seq}], Reader};
         false -> {[], Reader}
     end;
@@ -136,9 +136,9 @@ parts(Users) ->
     [Part | parts(Rest)].
 
 is_told(#{subject := Subject}, #{subjects := Subjects}) ->
-    halley_config_hooks:matches(Subject, Subjects);
+    halley_hooks_config:matches(Subject, Subjects);
 is_told(#{subjects := Several}, #{subjects := Subjects}) ->
-    lists:any(fun(Subject) -> halley_config_hooks:matches(Subject, Subjects) end, Several);
+    lists:any(fun(Subject) -> halley_hooks_config:matches(Subject, Subjects) end, Several);
 is_told(_, _) ->
     true.
 
@@ -195,7 +195,7 @@ followers(Subject) ->
     end.
 
 is_owed(User, Event, #look{settings = #{users := Users}, known = Known}) ->
-    halley_config_hooks:matches(User, Users) andalso begin
+    halley_hooks_config:matches(User, Users) andalso begin
         %% Before its moves are read: what moves meanwhile is among them.
         IsThere = is_there(halley_ids:lookup(User)),
         halley_hooks_owed:is_owed(Event, halley_hooked_moves:of_user(User),

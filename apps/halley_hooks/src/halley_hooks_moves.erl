@@ -32,7 +32,7 @@
 %% A move has its time a moment before it can be seen.
 -define(SEEN_MS, 20).
 
--type patterns() :: halley_config_hooks:patterns().
+-type patterns() :: halley_hooks_config:patterns().
 -record(moves, {users :: patterns(),
                 number :: non_neg_integer(),
                 file = none :: none | file:io_device(),
@@ -64,7 +64,7 @@ new() ->
 
 %% Loads what is on disk, unless that was done since `new/0'. `Told' were there according to the
 %% queue, for where these files say nothing.
--spec start(halley_config_hooks:settings(), Told :: [halley_id:id()]) ->
+-spec start(halley_hooks_config:settings(), Told :: [halley_id:id()]) ->
     {moves(), halley_hooks_moves_read:facts()}.
 start(#{events := Events, users := Users}, Told) ->
     case lists:member(undelivered, Events) of
@@ -133,7 +133,7 @@ parts(0, Moves) ->
 parts(Left, #moves{first = First, users = Users} = Moves) ->
     Rows = halley_hooked_moves:unwritten(?MOVES),
     Its = [{WallMs, Drawn, Id, What} || {_, _, WallMs, Drawn, Id, What} <- Rows,
-                                        halley_config_hooks:matches(Id, Users)],
+                                        halley_hooks_config:matches(Id, Users)],
     case written(First ++ [{moves, halley_history_clock:stamp(), Its} || Its =/= []], Moves) of
         {ok, Next} ->
             ok = halley_hooked_moves:written(Rows),
@@ -258,7 +258,7 @@ there(Users) ->
     All = ets:new(there, [set]),
     ok = halley_directory_leaving:there(fun(User) ->
         Id = halley_hooks_moves_files:id_of(User),
-        _ = Id =/= undefined andalso halley_config_hooks:matches(Id, Users)
+        _ = Id =/= undefined andalso halley_hooks_config:matches(Id, Users)
             andalso ets:insert(All, {Id}),
         ok
     end),

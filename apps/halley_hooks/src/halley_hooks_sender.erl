@@ -18,7 +18,7 @@
 -define(LOOK_MS, 20).
 -define(RETRY_MS_MIN, 200).
 
--record(sender, {settings :: halley_config_hooks:settings(),
+-record(sender, {settings :: halley_hooks_config:settings(),
                  queue :: halley_hooks_read:reader(),
                  history = halley_history_reader:new() :: halley_history_reader:reader(),
                  connection = none :: halley_hooks_http:connection(),
@@ -31,11 +31,11 @@
                  %% The log says that they aren't taken.
                  is_said = false :: boolean()}).
 
--spec start_link(halley_config_hooks:settings()) -> {ok, pid()} | {error, term()}.
+-spec start_link(halley_hooks_config:settings()) -> {ok, pid()} | {error, term()}.
 start_link(Settings) ->
     proc_lib:start_link(?MODULE, init, [self(), Settings]).
 
--spec init(pid(), halley_config_hooks:settings()) -> no_return().
+-spec init(pid(), halley_hooks_config:settings()) -> no_return().
 init(Parent, Settings) ->
     true = register(?MODULE, self()),
     _ = process_flag(fullsweep_after, 20),

@@ -7,11 +7,11 @@
 -export([start_link/1]).
 -export([init/1]).
 
--spec start_link(none | halley_config_hooks:settings()) -> supervisor:startlink_ret().
+-spec start_link(none | halley_hooks_config:settings()) -> supervisor:startlink_ret().
 start_link(Settings) ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, Settings).
 
--spec init(none | halley_config_hooks:settings()) ->
+-spec init(none | halley_hooks_config:settings()) ->
     {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(none) ->
     {ok, {#{}, []}};

@@ -41,7 +41,7 @@
 %% An event has its time before it is drawn.
 -define(DRAWN_MS, 1000).
 
--record(taker, {settings :: halley_config_hooks:settings(),
+-record(taker, {settings :: halley_hooks_config:settings(),
                 queue :: halley_hooks_queue:queue(),
                 told :: halley_hooks_told:told(),
                 %% Up to where the history was read: for what clients published, and for what was
@@ -71,11 +71,11 @@
                 first = [] :: [halley_hooks_entry:entry()]}).
 -type vectors() :: {halley_cursor:vector(), halley_cursor:vector()}.
 
--spec start_link(halley_config_hooks:settings()) -> gen_server:start_ret().
+-spec start_link(halley_hooks_config:settings()) -> gen_server:start_ret().
 start_link(Settings) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Settings, []).
 
--spec init(halley_config_hooks:settings()) -> {ok, #taker{}}.
+-spec init(halley_hooks_config:settings()) -> {ok, #taker{}}.
 init(#{closed_after_ms := AfterMs} = Settings) ->
     _ = process_flag(fullsweep_after, 20),
     %% Of one before this, which was killed.
@@ -281,10 +281,10 @@ changes(#taker{settings = Settings, told = Told}) ->
 named({user, Number}, #{events := Events, users := Users}) ->
     User = halley_ids:name(Number),
     [{user, User} || Events -- (Events -- [opened, closed, undelivered]) =/= [],
-                     halley_config_hooks:matches(User, Users)];
+                     halley_hooks_config:matches(User, Users)];
 named({subject, Subject}, #{events := Events, subjects := Subjects}) ->
     [{subject, Subject} || Events -- (Events -- [occupied, vacated]) =/= [],
-                           halley_config_hooks:matches(Subject, Subjects)];
+                           halley_hooks_config:matches(Subject, Subjects)];
 named(all, _) ->
     [].
 

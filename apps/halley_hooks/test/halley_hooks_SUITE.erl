@@ -46,7 +46,7 @@ settings(Config, More) ->
                         closed_after_ms => 5000,
                         secret_file => halley_hooks_endpoint:secret_file(?config(dir, Config))},
                       More),
-    {ok, Settings} = halley_config_hooks:settings(Keys),
+    {ok, Settings} = halley_hooks_config:settings(Keys),
     Settings.
 
 start_hooks(Config) -> start_hooks(Config, #{}).

@@ -21,7 +21,6 @@
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
 %%   each part    settings (what `halley_part:settings/1' makes of its keys), or `none'
-%%   halley_hooks     settings (what halley_config_hooks makes of hooks.*), or `none'
 %%   halley_backends  settings (what halley_config_remote makes of remote.*), or `none'
 -module(halley_config).
 
@@ -341,12 +340,11 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
     #{public_listen := Public, api_listen := Api} = Edge,
     AbsoluteDir = filename:absname(DataDir),
-    [Limits, SocketDir, {RetentionMs, RetentionOf}, Parts, Hooks, Backends | _] =
+    [Limits, SocketDir, {RetentionMs, RetentionOf}, Parts, Backends | _] =
         all([fun() -> limits(maps:get(limits, Brain)) end,
              fun() -> socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir) end,
              fun() -> retention(Brain) end,
              fun() -> parts(Apps) end,
-             fun() -> settings(halley_config_hooks, maps:get(halley_hooks, Apps, #{})) end,
              fun() -> settings(halley_config_remote, maps:get(halley_backends, Apps, #{})) end,
              fun() -> protected(AuthMode, Public) end,
              fun() -> explained(halley_config_auth:check(Brain)) end,
@@ -378,7 +376,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                              {tls_files, halley_config_tls:files(Edge)}
                              | maps:to_list(maps:with([connections_max, user], Edge))]},
               {halley_api, [{auth_mode, AuthMode}]},
-              {halley_hooks, Hooks}, {halley_backends, Backends} | Parts],
+              {halley_backends, Backends} | Parts],
       notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)
                  ++ halley_config_limits:notices(Limits)}.
 

@@ -7,7 +7,7 @@
 
 -export([check/1]).
 
--define(KEYS, ["hooks.secret_file", "hooks.tls_ca", "remote.secret_file"]).
+-define(KEYS, ["remote.secret_file"]).
 
 %% Whether each can be read.
 -spec check(#{Key :: string() => Value :: string()}) -> ok | {error, Lines :: string()}.

@@ -13,7 +13,7 @@ start(Config, More) ->
     Url = "http://127.0.0.1:" ++ integer_to_list(halley_hooks_endpoint:port(endpoint(Config))),
     Keys = #{connect_url => Url ++ "/connect", connect_timeout_ms => 8000,
              secret_file => halley_hooks_endpoint:secret_file(?config(dir, Config))},
-    {ok, Settings} = halley_config_hooks:settings(maps:merge(Keys, More)),
+    {ok, Settings} = halley_hooks_config:settings(maps:merge(Keys, More)),
     Case = self(),
     spawn(fun() ->
         process_flag(trap_exit, true),

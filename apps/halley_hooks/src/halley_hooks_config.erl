@@ -1,6 +1,6 @@
 %% The meaning of the keys `hooks.*' and `auth.connect_*' of the configuration together: where hooks
 %% go, which are sent, and which server decides about connects. Pure; it reads no file.
--module(halley_config_hooks).
+-module(halley_hooks_config).
 
 -export([settings/1, matches/2]).
 -export_type([settings/0, connect/0, target/0, event/0, patterns/0]).

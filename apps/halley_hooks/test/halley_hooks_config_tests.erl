@@ -1,10 +1,10 @@
 %% The meaning of `hooks.*': where hooks go, which are sent, and refused values.
--module(halley_config_hooks_tests).
+-module(halley_hooks_config_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 settings(Keys) ->
-    halley_config_hooks:settings(maps:merge(#{url => "https://app.example.org/hooks",
+    halley_hooks_config:settings(maps:merge(#{url => "https://app.example.org/hooks",
                                               events => "published", secret_file => "/s"}, Keys)).
 
 target(Url) ->
@@ -16,9 +16,9 @@ says(Words, Keys) ->
     ?assertNotEqual({Words, nomatch}, {Words, string:find(iolist_to_binary(Line), Words)}).
 
 nothing_is_configured_test() ->
-    ?assertEqual(none, halley_config_hooks:settings(#{users => "*", subjects => "*"})),
-    ?assertMatch({error, _}, halley_config_hooks:settings(#{events => "opened"})),
-    ?assertMatch({error, _}, halley_config_hooks:settings(#{url => "https://a",
+    ?assertEqual(none, halley_hooks_config:settings(#{users => "*", subjects => "*"})),
+    ?assertMatch({error, _}, halley_hooks_config:settings(#{events => "opened"})),
+    ?assertMatch({error, _}, halley_hooks_config:settings(#{url => "https://a",
                                                             events => "opened"})).
 
 url_test() ->
@@ -43,11 +43,11 @@ events_test() ->
 
 patterns_test() ->
     {ok, #{users := Users, subjects := All}} = settings(#{users => "user/*, admin"}),
-    Matches = fun(Id) -> halley_config_hooks:matches(Id, Users) end,
+    Matches = fun(Id) -> halley_hooks_config:matches(Id, Users) end,
     ?assertEqual([true, true, true, false, false, false],
                  [Matches(Id) || Id <- [<<"user/">>, <<"user/7">>, <<"admin">>, <<"admins">>,
                                         <<"user">>, <<"x">>]]),
-    ?assert(halley_config_hooks:matches(<<"anything">>, All)),
+    ?assert(halley_hooks_config:matches(<<"anything">>, All)),
     says("hooks.users", #{users => ","}).
 
 %% It may have a secret.
