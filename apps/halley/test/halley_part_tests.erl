@@ -41,6 +41,16 @@ app(Folder, Name, Env) ->
     ok = file:write_file(File, ["{application, ", Name, ", [{env, [", Env, "]}]}.\n"]),
     Ebin.
 
+%% Missing files are named together, whichever parts read them later.
+files_must_be_readable_test() ->
+    {error, Lines} = halley_config_paths:check(#{"hooks.tls_ca" => "/nowhere/ca",
+                                                 "remote.secret_file" => "/nowhere/secret",
+                                                 "data.dir" => "/nowhere"}),
+    ?assertEqual(["hooks.tls_ca = /nowhere/ca: cannot be read: no such file or directory",
+                  "remote.secret_file = /nowhere/secret: cannot be read: no such file or "
+                  "directory"],
+                 lists:sort(string:split(Lines, "\n", all))).
+
 %% A file that a part names is one of its keys.
 files_are_keys_test() ->
     Keys = [Key || #{key := Key} <- halley_config:keys()],

@@ -42,10 +42,10 @@
     transport :: reference()
 }).
 
--spec start_link(halley_config_remote:settings()) -> gen_server:start_ret().
+-spec start_link(halley_backends_config:settings()) -> gen_server:start_ret().
 start_link(Settings) -> gen_server:start_link({local, ?MODULE}, ?MODULE, Settings, []).
 
--spec init(halley_config_remote:settings()) -> {ok, #state{}} | {stop, {shutdown, binary()}}.
+-spec init(halley_backends_config:settings()) -> {ok, #state{}} | {stop, {shutdown, binary()}}.
 init(#{secret_file := File, ip := Ip, port := Port, backends := Backends}) ->
     %% What is read makes no atoms: those of the protocol are in these modules.
     ok = halley_code:load([?MODULE, teleport]),

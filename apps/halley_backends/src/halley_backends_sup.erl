@@ -6,7 +6,7 @@
 -export([start_link/1]).
 -export([init/1]).
 
--spec start_link(none | halley_config_remote:settings()) ->
+-spec start_link(none | halley_backends_config:settings()) ->
     {ok, pid()} | {error, term()}.
 start_link(Settings) ->
     case supervisor:start_link({local, ?MODULE}, ?MODULE, Settings) of
@@ -16,7 +16,7 @@ start_link(Settings) ->
         ignore -> {error, ignore}
     end.
 
--spec init(none | halley_config_remote:settings()) ->
+-spec init(none | halley_backends_config:settings()) ->
     {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(none) ->
     {ok, {#{}, []}};

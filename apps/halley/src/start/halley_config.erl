@@ -21,7 +21,6 @@
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
 %%   each part    settings (what `halley_part:settings/1' makes of its keys), or `none'
-%%   halley_backends  settings (what halley_config_remote makes of remote.*), or `none'
 -module(halley_config).
 
 -export([load/0, load/2, file/0, value/3, data_dir/2, effective/0, keys/0, secrets/0, variable/1,
@@ -340,12 +339,11 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
     #{auth_mode := AuthMode, data_dir := DataDir} = Brain,
     #{public_listen := Public, api_listen := Api} = Edge,
     AbsoluteDir = filename:absname(DataDir),
-    [Limits, SocketDir, {RetentionMs, RetentionOf}, Parts, Backends | _] =
+    [Limits, SocketDir, {RetentionMs, RetentionOf}, Parts | _] =
         all([fun() -> limits(maps:get(limits, Brain)) end,
              fun() -> socket_dir(maps:get(socket_dir, Edge, none), AbsoluteDir) end,
              fun() -> retention(Brain) end,
              fun() -> parts(Apps) end,
-             fun() -> settings(halley_config_remote, maps:get(halley_backends, Apps, #{})) end,
              fun() -> protected(AuthMode, Public) end,
              fun() -> explained(halley_config_auth:check(Brain)) end,
              fun() -> explained(halley_config_tls:check(Edge)) end,
@@ -375,8 +373,7 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                              {trunk, trunk(maps:get(trunk, Edge), Workers)},
                              {tls_files, halley_config_tls:files(Edge)}
                              | maps:to_list(maps:with([connections_max, user], Edge))]},
-              {halley_api, [{auth_mode, AuthMode}]},
-              {halley_backends, Backends} | Parts],
+              {halley_api, [{auth_mode, AuthMode}]} | Parts],
       notices => notices(Edge) ++ kept_longer(Brain, RetentionMs)
                  ++ halley_config_limits:notices(Limits)}.
 
@@ -414,14 +411,13 @@ protected(jwt, _) ->
     ok.
 
 parts(#{halley := #{store_backend := Backend}} = Apps) ->
-    all([fun() ->
-             {App, settings(Module, (maps:get(App, Apps, #{}))#{store_backend => Backend})}
-         end || {App, Module} <- halley_part:all()]).
+    all([fun() -> part(App, Module, (maps:get(App, Apps, #{}))#{store_backend => Backend}) end
+         || {App, Module} <- halley_part:all()]).
 
-settings(Module, Values) ->
+part(App, Module, Values) ->
     case Module:settings(Values) of
-        {ok, Settings} -> [{settings, Settings}];
-        none -> [{settings, none}];
+        {ok, Settings} -> {App, [{settings, Settings}]};
+        none -> {App, [{settings, none}]};
         {error, Line} -> bad("~ts", [Line])
     end.
 

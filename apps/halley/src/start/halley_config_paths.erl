@@ -7,16 +7,12 @@
 
 -export([check/1]).
 
--define(KEYS, ["remote.secret_file"]).
-
 %% Whether each can be read.
 -spec check(#{Key :: string() => Value :: string()}) -> ok | {error, Lines :: string()}.
 check(Given) ->
     case [io_lib:format("~ts = ~ts: cannot be read: ~ts", [Key, File, file:format_error(Reason)])
-          || Key <- keys(), #{Key := Name} <- [Given], File <- [filename:absname(Name)],
-             {error, Reason} <- [file:read_file(File)]] of
+          || {_, Part} <- halley_part:all(), Key <- Part:files(), #{Key := Name} <- [Given],
+             File <- [filename:absname(Name)], {error, Reason} <- [file:read_file(File)]] of
         [] -> ok;
         Lines -> {error, lists:flatten(lists:join($\n, Lines))}
     end.
-
-keys() -> lists:append([?KEYS | [Part:files() || {_, Part} <- halley_part:all()]]).

@@ -1,15 +1,15 @@
 %% The meaning of `remote.*', and refused values.
--module(halley_config_remote_tests).
+-module(halley_backends_config_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
 says(Words, Keys) ->
-    {error, Line} = halley_config_remote:settings(Keys),
+    {error, Line} = halley_backends_config:settings(Keys),
     ?assertNotEqual({Words, nomatch}, {Words, string:find(iolist_to_binary(Line), Words)}).
 
 settings_test() ->
-    ?assertEqual(none, halley_config_remote:settings(#{})),
-    {ok, Settings} = halley_config_remote:settings(
+    ?assertEqual(none, halley_backends_config:settings(#{})),
+    {ok, Settings} = halley_backends_config:settings(
         #{listen => "[::1]:8090", secret_file => "/etc/s", backends => "a@h, b@10.0.0.7"}),
     ?assertEqual(#{ip => {0, 0, 0, 0, 0, 0, 0, 1}, port => 8090, secret_file => "/etc/s",
                    backends => ['a@h', 'b@10.0.0.7']}, Settings).
@@ -21,8 +21,9 @@ incomplete_test() ->
     says("remote.listen", #{backends => "a@h"}).
 
 names_test() ->
-    _ = [?assert(halley_config_remote:names(Text)) || Text <- ["a@h", "a@h,b@h", " a@h , b@h.i "]],
-    _ = [?assertNot(halley_config_remote:names(Text))
+    _ = [?assert(halley_backends_config:names(Text))
+         || Text <- ["a@h", "a@h,b@h", " a@h , b@h.i "]],
+    _ = [?assertNot(halley_backends_config:names(Text))
          || Text <- ["", "a", "a@h,", "a@h b@h", "'a'@h", "a@h;b@h"]],
-    ?assertNot(halley_config_remote:names(
+    ?assertNot(halley_backends_config:names(
         lists:flatten(lists:join(",", lists:duplicate(257, "a@h"))))).

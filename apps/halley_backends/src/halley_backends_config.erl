@@ -1,6 +1,6 @@
 %% The meaning of the keys `remote.*' of the configuration together: where Erlang back ends attach.
 %% Pure; it reads no file.
--module(halley_config_remote).
+-module(halley_backends_config).
 
 -export([settings/1, names/1]).
 -export_type([settings/0]).
