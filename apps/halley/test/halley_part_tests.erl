@@ -4,11 +4,15 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([settings/1, files/0]).
+-export([settings/1, files/0, counters/0, gauges/0]).
 
 settings(_) -> none.
 
 files() -> ["probe.file"].
+
+counters() -> [].
+
+gauges() -> [].
 
 parts_are_found_in_the_code_path_test_() ->
     {setup,

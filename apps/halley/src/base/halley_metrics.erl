@@ -1,6 +1,7 @@
 %% Metrics: what is counted, in one table, and the text that Prometheus scrapes.
 %%
-%% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name. Gauges are computed when they are
+%% A row is {Name, Metric, Kind, Help}. `incr/1,2' counts by Name. Rows of applications above the
+%% brain are in their parts (`halley_part'), and come last. Gauges are computed when they are
 %% scraped, by funs that their owners registered (`gauges/2'): this module calls no other part of
 %% the brain, since all of them call it. A gauge without an owner isn't shown, nor one whose owner's
 %% fun fails, as while the owner starts anew: that is logged, once until it is well again. Rows
@@ -19,12 +20,16 @@
 
 -export([new/0, table/0, incr/1, incr/2, gauges/2, render/0, values/0, workers/0]).
 -export([edge_came/2, edge_gone/1, definitions/1, edge/3]).
--export_type([name/0, kind/0, list_number/0]).
+-export_type([name/0, kind/0, counter/0, gauge/0, list_number/0]).
 
 -include_lib("kernel/include/logger.hrl").
 
 -type name() :: atom().
 -type kind() :: counter | gauge.
+%% Rows of tables. What an owner counts itself is a gauge as well, as it is read like one; its
+%% metric ends in `_total'.
+-type counter() :: {name(), Metric :: string(), counter, Help :: string()}.
+-type gauge() :: {name(), Metric :: string(), Help :: string()}.
 %% One value, or one for each of several labels.
 -type value() :: integer() | [{Labels :: iodata(), integer()}].
 -type definition() :: {Name :: binary(), kind(), Help :: binary()}.
@@ -44,7 +49,6 @@ table() ->
     counters_table() ++ [{Name, Metric, kind(Metric), Help}
                          || {Name, Metric, Help} <- gauges_table()].
 
-%% What an owner has counted itself stands among the gauges, as it is asked for like them.
 kind(Metric) ->
     case lists:suffix("_total", Metric) of
         true -> counter;
@@ -108,8 +112,8 @@ counters_table() ->
      {gap_other_store, "halley_gaps_total{reason=\"other_store\"}", counter,
       "Gaps sent, by reason"},
      {gap_damaged, "halley_gaps_total{reason=\"damaged\"}", counter, "Gaps sent, by reason"}]
-    ++ refusals_table() ++ past_table() ++ backends_table() ++ hooks_table()
-    ++ halley_metrics_postgres:counters().
+    ++ refusals_table() ++ past_table()
+    ++ lists:append([Part:counters() || {_, Part} <- halley_part:all()]).
 
 refusals_table() ->
     [{Name, "halley_requests_refused_total{reason=\"" ++ atom_to_list(Name) ++ "\"}", counter,
@@ -175,32 +179,6 @@ past_table() ->
      {forgets_refused, "halley_forgets_refused_total", counter,
       "Users that were not deleted, as limits.forgotten_users_max still have traces"}].
 
-%% Of `halley_hooks'.
-hooks_table() ->
-    [{hooks_sent, "halley_hooks_sent_total", counter, "Hooks that hooks.url has taken"},
-     {hooks_requests, "halley_hooks_requests_total", counter, "Requests to hooks.url"},
-     {hooks_failures, "halley_hooks_failures_total", counter,
-      "Requests to hooks.url that got no answer 2xx, and are sent again"},
-     {hooks_gaps, "halley_hooks_gaps_total", counter,
-      "Gaps sent to hooks.url: retention or damage took events before their hooks were sent"},
-     {hooks_write_errors, "halley_hooks_write_errors_total", counter,
-      "Times that the queue of hooks couldn't be written"},
-     {connect_asked, "halley_connect_asked_total", counter, "Requests to auth.connect_url"},
-     {connect_refused, "halley_connect_refused_total", counter,
-      "Answers of auth.connect_url that let a user not in"},
-     {connect_failures, "halley_connect_failures_total", counter,
-      "Users about whom auth.connect_url gave no judgement, or got no request as too many waited"}].
-
-%% Of `halley_backends'.
-backends_table() ->
-    [{remote_events, "halley_remote_events_total", counter,
-      "Events sent to sessions of back ends"},
-     {remote_requests, "halley_remote_requests_total", counter, "Requests of back ends"},
-     {remote_requests_refused, "halley_remote_requests_refused_total", counter,
-      "Requests of back ends that were too many, or that couldn't be read"},
-     {remote_logins_refused, "halley_remote_logins_refused_total", counter,
-      "Sessions of back ends that were refused"}].
-
 gauges_table() ->
     [{vm_memory, "halley_vm_memory_bytes", "Memory of the Erlang node by kind"},
      {vm_processes, "halley_vm_processes", "Erlang processes"},
@@ -243,40 +221,7 @@ gauges_table() ->
       "Users that were forgotten and have traces left in the history, which are shown to no "
       "client"},
      {shard_queue, "halley_shard_queue_events", "Events that wait for all shards"}]
-    ++ gauges_beside() ++ halley_metrics_postgres:gauges().
-
-%% Of the applications beside the brain's own.
-gauges_beside() ->
-    backends_gauges() ++
-    [{hooks_waiting, "halley_hooks_waiting_bytes",
-      "Bytes of hooks on disk that hooks.url hasn't taken; without hooks.* it isn't shown"},
-     {hooks_behind, "halley_hooks_behind_seconds",
-      "How long ago hooks.url took everything; 0 while it is up to date"},
-     {connect_waiting, "halley_connect_waiting",
-      "Users that wait for an answer of auth.connect_url; without it this isn't shown"},
-     {hooks_told, "halley_hooks_told",
-      "Users with sessions and subjects with subscribers that hooks.url knows of"}].
-
-backends_gauges() ->
-    [{remote_sessions, "halley_remote_sessions",
-      "Sessions of back ends' processes; without remote.listen it isn't shown, nor what follows"},
-     {remote_up, "halley_remote_up", "1 while there is a link to this back end"},
-     {remote_connections, "halley_remote_connections",
-      "Connections of the link to this back end; one while nothing goes by"},
-     {remote_queue, "halley_remote_queue_bytes", "Bytes that wait for this back end"},
-     {remote_waiting, "halley_remote_senders_waiting",
-      "Processes that wait for room to send to this back end"},
-     {remote_round_trip, "halley_remote_round_trip_microseconds",
-      "Round-trip to this back end, of the last ping"},
-     {remote_sent, "halley_remote_messages_sent_total", "Messages sent to this back end"},
-     {remote_received, "halley_remote_messages_received_total",
-      "Messages received from this back end"},
-     {remote_messages_refused, "halley_remote_messages_refused_total",
-      "Messages from this back end that weren't taken"},
-     {remote_connections_refused, "halley_remote_connections_refused_total",
-      "Connections of back ends, or of strangers, that were refused at remote.listen"},
-     {remote_busy, "halley_remote_busy_total",
-      "Messages to this back end that found too many waiting, and were tried again later"}].
+    ++ lists:append([Part:gauges() || {_, Part} <- halley_part:all()]).
 
 of_node() ->
     #{vm_memory => [{["kind=\"", atom_to_list(Kind), $"], Bytes}

@@ -21,6 +21,11 @@
 %% Keys that name files which must be readable at a start, as they are read later.
 -callback files() -> [Key :: string()].
 
+-callback counters() -> [halley_metrics:counter()].
+
+%% The application registers their values (`halley_metrics:gauges/2').
+-callback gauges() -> [halley_metrics:gauge()].
+
 %% By the names of the applications.
 -spec all() -> [{App :: atom(), module()}].
 all() ->
