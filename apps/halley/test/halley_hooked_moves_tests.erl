@@ -10,13 +10,12 @@ moves_test_() ->
 
 %% User 1 has an id, user 2 has none any more.
 on() ->
-    ok = halley_limits:set(#{hooks_moves_max => 3}),
-    halley_hooked_moves:on({fun(1) -> <<"ann">>; (2) -> undefined end, fun() -> 7 end}).
+    halley_hooked_moves:on({fun(1) -> <<"ann">>; (2) -> undefined end, fun() -> 7 end,
+                            fun() -> 3 end}).
 
 off(_) ->
     true = ets:delete(halley_hooked_moves),
-    true = ets:delete(halley_hooked_moves_unwritten),
-    halley_limits:set(#{}).
+    true = ets:delete(halley_hooked_moves_unwritten).
 
 whats() -> [What || {_, What, 7} <- halley_hooked_moves:of_user(<<"ann">>)].
 

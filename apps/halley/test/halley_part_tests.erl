@@ -4,11 +4,13 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([settings/1, files/0, counters/0, gauges/0]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0]).
 
 settings(_) -> none.
 
 files() -> ["probe.file"].
+
+limits() -> [].
 
 counters() -> [].
 

@@ -2,7 +2,7 @@
 -module(halley_backends_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, counters/0, gauges/0]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_backends_config:settings()} | {error, iodata()}.
@@ -10,6 +10,17 @@ settings(Values) -> halley_backends_config:settings(Values).
 
 -spec files() -> [string()].
 files() -> ["remote.secret_file"].
+
+-spec limits() -> [halley_limits:row()].
+limits() ->
+    [{remote_sessions_max, 10000, count, config,
+      "sessions of all back ends' processes; beyond it logins are refused"},
+     {remote_requests_max, 1000, count, config,
+      "requests of all back ends at the same time; beyond it they are refused"},
+     {remote_queue_bytes_max, 67108864, bytes, config,
+      "bytes that may wait for one back end; beyond it its sessions wait"},
+     {remote_message_bytes_max, 16777216, bytes, config,
+      "largest request of a back end; beyond it nothing is sent"}].
 
 -spec counters() -> [halley_metrics:counter()].
 counters() ->

@@ -2,7 +2,7 @@
 -module(halley_hooks_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, counters/0, gauges/0]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_hooks_config:settings()} | {error, iodata()}.
@@ -10,6 +10,29 @@ settings(Values) -> halley_hooks_config:settings(Values).
 
 -spec files() -> [string()].
 files() -> ["hooks.secret_file", "hooks.tls_ca"].
+
+-spec limits() -> [halley_limits:row()].
+limits() ->
+    [{hooks_queue_bytes_max, 1073741824, bytes, config,
+      "hooks that wait on disk for hooks.url; beyond it events wait in the history, and of users "
+      "and subjects only the last state is sent"},
+     {hooks_batch_max, 500, count, config, "hooks in one request"},
+     {hooks_batch_bytes_max, 1048576, bytes, config, "bytes of hooks in one request; one at least"},
+     {hooks_request_ms_max, 10000, ms, config, "time for a request to hooks.url, with its answer"},
+     {hooks_answer_bytes_max, 65536, bytes, config,
+      "largest answer to a hook; beyond it the connection is closed"},
+     {hooks_retry_ms_max, 30000, ms, config,
+      "longest pause before hooks that weren't taken are sent again"},
+     {connect_in_flight_max, 16, count, config, "requests to auth.connect_url at the same time"},
+     {connect_waiting_max, 4096, count, config,
+      "users that wait for a request to auth.connect_url; beyond it auth.connect_down decides"},
+     {connect_cache_max, 100000, count, config,
+      "users of whom the answer of auth.connect_url is remembered"},
+     {hooks_moves_max, 4000000, count, config,
+      "times at which users came and went, kept until the events of that time are judged; beyond "
+      "it hooks.url gets a gap"},
+     {hooks_followers_max, 1000, count, config,
+      "with more followers than this, a hook about an event that wasn't delivered names none"}].
 
 -spec counters() -> [halley_metrics:counter()].
 counters() ->

@@ -26,7 +26,8 @@ telling(#{events := Events} = Settings) ->
     ok = halley_hooked:on([published || lists:member(published, Events)]
                           ++ [changes || Events -- [published] =/= []]
                           ++ [{moves, {fun halley_hooks_moves_files:id_of/1,
-                                       fun halley_history:drawn/0}}
+                                       fun halley_history:drawn/0,
+                                       fun() -> halley_limits:get(hooks_moves_max) end}}
                               || lists:member(undelivered, Events)]),
     ok = halley_hooks_progress:new(),
     ok = halley_hooks_moves:new(),

@@ -2,7 +2,7 @@
 -module(halley_postgres_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, counters/0, gauges/0]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_postgres_config:settings()} | {error, iodata()}.
@@ -11,6 +11,18 @@ settings(Values) -> halley_postgres_config:settings(Values).
 %% Its files show at once, at the first login.
 -spec files() -> [].
 files() -> [].
+
+%% The last two with store.backend = postgres.
+-spec limits() -> [halley_limits:row()].
+limits() ->
+    [{postgres_rejected_max, 10000, count, config,
+      "rows of halley.rejected; beyond it the oldest are deleted, when a tenth more are there"},
+     {postgres_rejected_ms_max, 2592000000, ms, config,
+      "age of a row of halley.rejected; older ones are deleted within an hour"},
+     {postgres_writes_max, 10000, count, config,
+      "changes of follows that wait until PostgreSQL has committed them and they have come back, "
+      "of 1,000 pairs each; beyond it 503"},
+     {postgres_write_ms_max, 10000, ms, config, "how long one of them may take before 503"}].
 
 -spec counters() -> [halley_metrics:counter()].
 counters() ->

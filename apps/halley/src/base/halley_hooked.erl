@@ -34,7 +34,8 @@
 
 %% The caller owns the table of changes.
 -spec on([published | changes
-          | {moves, {halley_hooked_moves:id_of(), halley_hooked_moves:drawn()}}]) -> ok.
+          | {moves, {halley_hooked_moves:id_of(), halley_hooked_moves:drawn(),
+                     halley_hooked_moves:max()}}]) -> ok.
 on(Whats) ->
     _ = [ets:new(Table, [public, named_table, set, {write_concurrency, true}])
          || Table <- [?MODULE, ?TAKEN], ets:whereis(Table) =:= undefined],

@@ -12,7 +12,7 @@
 %% Events have their time by the wall's clock, so moves are compared by that; and where it was set
 %% since, as `halley_history_steps' does, by the clock as it is now.
 %%
-%% At most `hooks_moves_max' rows. One more is not kept, and the time of the first that wasn't is
+%% There is a bound on the rows. One more is not kept, and the time of the first that wasn't is
 %% (`lost/0'): from there on it isn't known.
 %%
 %% Each move is also a row of a second table, in the order of time, until hooks have written it to
@@ -21,7 +21,7 @@
 
 -export([on/1, left/1, came/1, caught/2, in_sync/1, of_user/1, forget/1, lost/0, clear/0]).
 -export([unwritten/1, written/1, load/1, lose/1]).
--export_type([move/0, what/0, row/0, id_of/0, drawn/0]).
+-export_type([move/0, what/0, row/0, id_of/0, drawn/0, max/0]).
 
 -define(STATE, {?MODULE, state}).
 -define(UNWRITTEN, halley_hooked_moves_unwritten).
@@ -42,13 +42,15 @@
 %% `undefined' is nobody's number any more.
 -type id_of() :: fun((halley_id:user_number()) -> halley_id:id() | undefined).
 -type drawn() :: fun(() -> seq()).
+%% How many rows there may be.
+-type max() :: fun(() -> non_neg_integer()).
 
 %% The caller owns the table.
--spec on({id_of(), drawn()}) -> ok.
-on({IdOf, Drawn}) ->
+-spec on({id_of(), drawn(), max()}) -> ok.
+on({IdOf, Drawn, Max}) ->
     _ = [ets:new(Table, [ordered_set, public, named_table, {write_concurrency, true}])
          || Table <- [?MODULE, ?UNWRITTEN], ets:whereis(Table) =:= undefined],
-    persistent_term:put(?STATE, {IdOf, Drawn, atomics:new(2, [])}),
+    persistent_term:put(?STATE, {IdOf, Drawn, Max, atomics:new(2, [])}),
     clear().
 
 -spec left(halley_id:user_number()) -> ok.
@@ -70,18 +72,18 @@ in_sync(Do) ->
 %% Without its table nobody asks any more.
 moved(User, What) ->
     try
-        {IdOf, Drawn, State} = persistent_term:get(?STATE),
+        {IdOf, Drawn, Max, State} = persistent_term:get(?STATE),
         case IdOf(User) of
             undefined -> ok;
-            Id -> moved(Id, What, Drawn(), State)
+            Id -> moved(Id, What, Drawn(), Max, State)
         end
     catch
         error:badarg -> ok
     end.
 
-moved(Id, What, Seq, State) ->
+moved(Id, What, Seq, Max, State) ->
     AtMs = halley_clock:wall_ms(),
-    case atomics:add_get(State, ?COUNT, 1) > halley_limits:get(hooks_moves_max) of
+    case atomics:add_get(State, ?COUNT, 1) > Max() of
         false ->
             Ms = now_ms(),
             Unique = erlang:unique_integer([monotonic]),
@@ -108,8 +110,8 @@ written(Rows) ->
 %% What the disk has, in order. What has no room is lost.
 -spec load([{Ms :: integer(), WallMs :: integer(), seq(), halley_id:id(), what()}]) -> ok.
 load(Moves) ->
-    State = state(),
-    Room = max(0, halley_limits:get(hooks_moves_max) - atomics:get(State, ?COUNT)),
+    {_, _, Max, State} = persistent_term:get(?STATE),
+    Room = max(0, Max() - atomics:get(State, ?COUNT)),
     {Fit, Rest} = lists:split(min(Room, length(Moves)), Moves),
     true = ets:insert(?MODULE, [{{Id, Ms, erlang:unique_integer([monotonic])}, What, WallMs, Seq}
                                 || {Ms, WallMs, Seq, Id, What} <- Fit]),
@@ -168,5 +170,5 @@ clear() ->
     end.
 
 state() ->
-    {_, _, State} = persistent_term:get(?STATE),
+    {_, _, _, State} = persistent_term:get(?STATE),
     State.

@@ -4,7 +4,8 @@
 %%   config   set by the key `limits.<name>', used in the brain;
 %%   edge     the same, and sent to every edge in the link's handshake (protocol/link.md 5);
 %%   fixed    part of a protocol or of a data layout: it can be read here, not set.
-%% The configuration schema, the handshake and the reference page are made from this table.
+%% The configuration schema, the handshake and the reference page are made from this table. The rows
+%% of applications above the brain are in their parts (`halley_part'), and come last.
 -module(halley_limits).
 
 -export([table/0, get/1, part/2, of_users/1, set/1, for_edge/0, former_names/0]).
@@ -26,7 +27,8 @@
 -spec table() -> [row()].
 table() ->
     of_shares() ++ of_ids_and_follows() ++ of_brain() ++ of_the_past() ++ of_presence()
-        ++ of_admission() ++ of_link_and_edge() ++ of_backends() ++ of_hooks() ++ of_postgres().
+        ++ of_admission() ++ of_link_and_edge()
+        ++ lists:append([Part:limits() || {_, Part} <- halley_part:all()]).
 
 %% Of what all share (docs/internals/shares.md).
 of_shares() ->
@@ -53,17 +55,6 @@ of_ids_and_follows() ->
      {follows_per_user_max, 100000, count, config, "subjects that one user may follow"},
      {id_quarantine_ms, 60000, ms, config,
       "how long the number of an id that nothing refers to rests before another id gets it"}].
-
-%% The last two with store.backend = postgres.
-of_postgres() ->
-    [{postgres_rejected_max, 10000, count, config,
-      "rows of halley.rejected; beyond it the oldest are deleted, when a tenth more are there"},
-     {postgres_rejected_ms_max, 2592000000, ms, config,
-      "age of a row of halley.rejected; older ones are deleted within an hour"},
-     {postgres_writes_max, 10000, count, config,
-      "changes of follows that wait until PostgreSQL has committed them and they have come back, "
-      "of 1,000 pairs each; beyond it 503"},
-     {postgres_write_ms_max, 10000, ms, config, "how long one of them may take before 503"}].
 
 of_brain() ->
     [{sessions_per_user_max, 1000, count, config,
@@ -156,39 +147,6 @@ of_presence() ->
      {session_state_bytes_max, 1024, bytes, edge,
       "largest state of a session, 4096 at most; each 253 bytes of it count as a subscription"},
      {presence_states_ms, 1000, ms, config, "shortest time between two states of a user"}].
-
-of_hooks() ->
-    [{hooks_queue_bytes_max, 1073741824, bytes, config,
-      "hooks that wait on disk for hooks.url; beyond it events wait in the history, and of users "
-      "and subjects only the last state is sent"},
-     {hooks_batch_max, 500, count, config, "hooks in one request"},
-     {hooks_batch_bytes_max, 1048576, bytes, config, "bytes of hooks in one request; one at least"},
-     {hooks_request_ms_max, 10000, ms, config, "time for a request to hooks.url, with its answer"},
-     {hooks_answer_bytes_max, 65536, bytes, config,
-      "largest answer to a hook; beyond it the connection is closed"},
-     {hooks_retry_ms_max, 30000, ms, config,
-      "longest pause before hooks that weren't taken are sent again"},
-     {connect_in_flight_max, 16, count, config, "requests to auth.connect_url at the same time"},
-     {connect_waiting_max, 4096, count, config,
-      "users that wait for a request to auth.connect_url; beyond it auth.connect_down decides"},
-     {connect_cache_max, 100000, count, config,
-      "users of whom the answer of auth.connect_url is remembered"},
-     {hooks_moves_max, 4000000, count, config,
-      "times at which users came and went, kept until the events of that time are judged; beyond "
-      "it hooks.url gets a gap"},
-     {hooks_followers_max, 1000, count, config,
-      "with more followers than this, a hook about an event that wasn't delivered names none"}].
-
-%% Of Erlang back ends that attach (docs/internals/remote.md).
-of_backends() ->
-    [{remote_sessions_max, 10000, count, config,
-      "sessions of all back ends' processes; beyond it logins are refused"},
-     {remote_requests_max, 1000, count, config,
-      "requests of all back ends at the same time; beyond it they are refused"},
-     {remote_queue_bytes_max, 67108864, bytes, config,
-      "bytes that may wait for one back end; beyond it its sessions wait"},
-     {remote_message_bytes_max, 16777216, bytes, config,
-      "largest request of a back end; beyond it nothing is sent"}].
 
 %% How streams and polls become sessions (protocol/http.md 13).
 of_admission() ->

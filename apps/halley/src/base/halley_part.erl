@@ -21,6 +21,9 @@
 %% Keys that name files which must be readable at a start, as they are read later.
 -callback files() -> [Key :: string()].
 
+%% Rows of `halley_limits:table/0', which make the keys `limits.<name>'.
+-callback limits() -> [halley_limits:row()].
+
 -callback counters() -> [halley_metrics:counter()].
 
 %% The application registers their values (`halley_metrics:gauges/2').
