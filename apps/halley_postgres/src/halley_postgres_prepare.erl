@@ -6,7 +6,7 @@
 %% had put there before; the rest is unfollowed, and nothing that came by the API.
 %%
 %% In a backup the follows are a moment older than the ends of the files of pairs
-%% (`halley_backup_postgres'). Where the slot goes on from the backup's state, the part after the
+%% (`halley_postgres_backup'). Where the slot goes on from the backup's state, the part after the
 %% state's sizes is cut off, and comes again. Where the tables are copied anew, pairs that end in
 %% that part may still be followed: then only its beginnings count.
 %%

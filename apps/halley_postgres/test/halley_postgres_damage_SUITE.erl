@@ -236,7 +236,8 @@ backup(Config) -> backup(Config, fun(_) -> ok end).
 backup(Config, Progress) ->
     From = ?config(dir, Config),
     {To, Ask} = {From ++ "-backup", From ++ "-ask"},
-    Paths = [filename:dirname(code:which(Module)) || Module <- [halley_backup, ?MODULE]],
+    Paths = [filename:dirname(code:which(Module))
+             || Module <- [halley_backup, halley_postgres_backup, ?MODULE]],
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa" | Paths]}),
     Actor = halley_test_brain:spawn_actor(fun() ->
         peer:call(Peer, halley_backup, run, [From, To, fun(Doing) -> asks(Ask, Doing) end],

@@ -12,6 +12,12 @@
 -module(halley_part).
 
 -export([all/0]).
+-export_type([copy/0]).
+
+%% Copies into the folder of the backup, and returns how many bytes. It reports its progress in
+%% words. A failure is thrown as by `halley_backup_files'.
+-type copy() :: fun((To :: file:filename(), Progress :: fun((unicode:chardata()) -> ok)) ->
+                        non_neg_integer()).
 
 %% The meaning of the application's keys together: `Values' are named as in its schema, and
 %% `store_backend' is that of the brain. What it returns is in the application's environment as
@@ -28,6 +34,10 @@
 
 %% The application registers their values (`halley_metrics:gauges/2').
 -callback gauges() -> [halley_metrics:gauge()].
+
+%% Begins the backup of the application's files in `data.dir', before the follows are read; the fun
+%% is called after them. It runs in a command, while the brain goes on or not.
+-callback backup(DataDir :: file:filename()) -> none | copy().
 
 %% By the names of the applications.
 -spec all() -> [{App :: atom(), module()}].

@@ -7,7 +7,8 @@
 %%   history/     the segments, from the oldest on, read after the follows: an unfollow is noted in
 %%                the history before the journal has it, so none is without its note
 %%                `copied' says that it is a copy (`halley_history_copied')
-%%   postgres/    where follows from PostgreSQL's tables come from (`halley_backup_postgres')
+%%   postgres/    and the like: files of applications above the brain, copied by their parts
+%%                (`halley_part')
 %%   server-keys, server-keys.made  the API's keys, and that there were any
 %%   revocations  whose tokens are revoked
 %%
@@ -79,15 +80,15 @@ remove(To, false) ->
 
 copied(From, To, Progress) ->
     checked(To, file:change_mode(To, ?DIRECTORY_MODE)),
-    Postgres = halley_backup_postgres:open(From),
+    Parts = [Part:backup(From) || {_, Part} <- halley_part:all()],
     {FollowsBytes, Counts} = follows(From, To, Progress),
-    PostgresBytes = halley_backup_postgres:copy(Postgres, From, To, Progress),
+    PartsBytes = lists:sum([Copy(To, Progress) || Copy <- Parts, Copy =/= none]),
     {Segments, HistoryBytes} = copy_history(From, To, Progress),
     KeysBytes = copy_keys(From, To),
     checked(To, halley_data_dir:sync_directory(To)),
     checked(To, halley_data_dir:sync_directory(filename:dirname(filename:absname(To)))),
     Counts#{segments => Segments,
-            bytes => FollowsBytes + PostgresBytes + HistoryBytes + KeysBytes}.
+            bytes => FollowsBytes + PartsBytes + HistoryBytes + KeysBytes}.
 
 %% --- follows -------------------------------------------------------------------------------------
 

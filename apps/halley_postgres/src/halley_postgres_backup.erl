@@ -1,5 +1,5 @@
 %% The folder `postgres' of a backup: how far PostgreSQL's stream was taken, and the files of pairs
-%% that say which follows are its tables' own. Their formats are `halley_postgres''s.
+%% that say which follows are its tables' own.
 %%
 %% The state is read before the follows, and the files of pairs after them. So the stream can go on
 %% from that state: later changes come again. And a pair whose follow is in the backup is in a file:
@@ -9,20 +9,22 @@
 %%
 %% A file that is written anew meanwhile goes away: it is open by then, and the new one is copied
 %% besides.
--module(halley_backup_postgres).
+-module(halley_postgres_backup).
 
--export([open/1, copy/4]).
--export_type([opened/0]).
+-export([open/1]).
 
 -import(halley_backup_files, [names/1, open_all/1, checked/2]).
 
--opaque opened() :: none | {State :: binary(), halley_backup_files:opened()}.
-
 -define(TRIES, 50).
 
-%% Before the follows are read.
--spec open(From :: file:filename()) -> opened().
-open(From) -> open(filename:join(From, "postgres"), ?TRIES).
+%% Before the follows are read. The fun copies, after them.
+-spec open(From :: file:filename()) -> none | halley_part:copy().
+open(From) ->
+    Dir = filename:join(From, "postgres"),
+    case open(Dir, ?TRIES) of
+        none -> none;
+        {State, Files} -> fun(To, Progress) -> copy(State, Files, Dir, To, Progress) end
+    end.
 
 open(Dir, Tries) ->
     case {file:read_file(filename:join(Dir, "state")), pairs(Dir)} of
@@ -37,15 +39,11 @@ open(Dir, Tries) ->
 pairs(Dir) ->
     open_all([filename:join(Dir, "pairs-" ++ Name) || "pairs-" ++ Name <- lists:sort(names(Dir))]).
 
-%% Behind the follows.
--spec copy(opened(), From :: file:filename(), To :: file:filename(),
-           halley_progress:progress()) -> non_neg_integer().
-copy(none, _, _, _) -> 0;
-copy({State, Files}, From, To, Progress) ->
+copy(State, Files, Dir, To, Progress) ->
     Target = filename:join(To, "postgres"),
     checked(Target, halley_data_dir:make_directory(Target)),
     Opened = [filename:basename(Path) || {Path, _} <- Files],
-    {ok, Now} = newest(filename:join(From, "postgres"), ?TRIES),
+    {ok, Now} = newest(Dir, ?TRIES),
     New = [File || {Path, _} = File <- Now, not lists:member(filename:basename(Path), Opened)],
     _ = [file:close(File) || {_, File} <- Now -- New],
     Bytes = halley_backup_files:copy(Files ++ New, Target, Progress),
