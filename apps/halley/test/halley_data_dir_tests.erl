@@ -64,13 +64,19 @@ new_is_private(Dir) ->
     ?assertEqual(filename:join([Dir, "a", "b"]), halley_data_dir:path()).
 
 is_tightened(Dir) ->
-    ok = filelib:ensure_path(filename:join(Dir, "history")),
-    File = filename:join([Dir, "history", "synced"]),
-    ok = file:write_file(File, "1"),
-    ok = file:change_mode(File, 8#644),
+    %% The last two are folders of parts.
+    Files = [filename:join([Dir, Folder, "synced"]) || Folder <- ["history", "hooks", "postgres"]],
+    Folders = [filename:dirname(File) || File <- Files],
+    ok = lists:foreach(fun(File) ->
+        ok = filelib:ensure_dir(File),
+        ok = file:write_file(File, "1"),
+        ok = file:change_mode(File, 8#644),
+        ok = file:change_mode(filename:dirname(File), 8#755)
+    end, Files),
     ok = file:change_mode(Dir, 8#755),
     ok = open(),
-    ?assertEqual([8#700, 8#700, 8#600], [mode(P) || P <- [Dir, filename:dirname(File), File]]).
+    ?assertEqual([8#700 || _ <- [Dir | Folders]], [mode(Path) || Path <- [Dir | Folders]]),
+    ?assertEqual([8#600 || _ <- Files], [mode(File) || File <- Files]).
 
 link_is_not_followed(Dir) ->
     ok = filelib:ensure_path(Dir),

@@ -4,7 +4,7 @@
 
 -include_lib("eunit/include/eunit.hrl").
 
--export([settings/1, files/0, limits/0, counters/0, gauges/0, backup/1]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0, data/0, backup/1]).
 
 settings(_) -> none.
 
@@ -15,6 +15,8 @@ limits() -> [].
 counters() -> [].
 
 gauges() -> [].
+
+data() -> [].
 
 backup(_) -> none.
 

@@ -2,7 +2,7 @@
 -module(halley_backends_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, limits/0, counters/0, gauges/0, backup/1]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0, data/0, backup/1]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_backends_config:settings()} | {error, iodata()}.
@@ -53,6 +53,9 @@ gauges() ->
       "Connections of back ends, or of strangers, that were refused at remote.listen"},
      {remote_busy, "halley_remote_busy_total",
       "Messages to this back end that found too many waiting, and were tried again later"}].
+
+-spec data() -> [].
+data() -> [].
 
 -spec backup(file:filename()) -> none.
 backup(_) -> none.

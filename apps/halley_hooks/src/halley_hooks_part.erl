@@ -2,7 +2,7 @@
 -module(halley_hooks_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, limits/0, counters/0, gauges/0, backup/1]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0, data/0, backup/1]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_hooks_config:settings()} | {error, iodata()}.
@@ -60,6 +60,9 @@ gauges() ->
       "Users that wait for an answer of auth.connect_url; without it this isn't shown"},
      {hooks_told, "halley_hooks_told",
       "Users with sessions and subjects with subscribers that hooks.url knows of"}].
+
+-spec data() -> [file:filename()].
+data() -> ["hooks", "hooks.made"].
 
 %% Hooks that wait aren't copied.
 -spec backup(file:filename()) -> none.

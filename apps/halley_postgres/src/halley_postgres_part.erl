@@ -2,7 +2,7 @@
 -module(halley_postgres_part).
 -behaviour(halley_part).
 
--export([settings/1, files/0, limits/0, counters/0, gauges/0, backup/1]).
+-export([settings/1, files/0, limits/0, counters/0, gauges/0, data/0, backup/1]).
 
 -spec settings(#{atom() => term()}) ->
     none | {ok, halley_postgres_config:settings()} | {error, iodata()}.
@@ -84,6 +84,9 @@ of_the_pool() ->
       "Such connections closed, those that were lost among them"},
      {postgres_pool_failed, "halley_postgres_pool_failed_total",
       "Such connections that couldn't be opened"}].
+
+-spec data() -> [file:filename()].
+data() -> ["postgres"].
 
 -spec backup(file:filename()) -> none | halley_part:copy().
 backup(DataDir) -> halley_postgres_backup:open(DataDir).

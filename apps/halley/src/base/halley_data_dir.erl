@@ -32,9 +32,9 @@
 -define(STICKY, 8#1000).
 %% Everybody's, and to stay so.
 -define(PUBLIC, ["/tmp", "/var/tmp", "/dev/shm"]).
-%% What is tightened in it.
+%% What is tightened in it, besides the names of parts (`halley_part').
 -define(OWN, ["follows", "history", "mnesia", "server-keys", "history.position",
-              "follows.position", "postgres", "hooks", "hooks.made"]).
+              "follows.position"]).
 
 %% Which file or directory a name stands for.
 -type place() :: {Device :: non_neg_integer(), Inode :: non_neg_integer()}.
@@ -314,7 +314,8 @@ tightened({error, Reason}, Path) ->
 
 %% From the inside out: as long as something is open, the next start sees it at the top.
 tighten_all(Path) ->
-    Results = [tighten_below(filename:join(Path, Name)) || Name <- ?OWN],
+    Names = lists:append([?OWN | [Part:data() || {_, Part} <- halley_part:all()]]),
+    Results = [tighten_below(filename:join(Path, Name)) || Name <- Names],
     halley_steps:first_error(Results ++ [file:change_mode(Path, ?DIRECTORY_MODE)]).
 
 tighten_below(Path) ->

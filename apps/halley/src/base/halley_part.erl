@@ -35,6 +35,9 @@
 %% The application registers their values (`halley_metrics:gauges/2').
 -callback gauges() -> [halley_metrics:gauge()].
 
+%% Names of the application's files and folders in `data.dir'.
+-callback data() -> [file:filename()].
+
 %% Begins the backup of the application's files in `data.dir', before the follows are read; the fun
 %% is called after them. It runs in a command, while the brain goes on or not.
 -callback backup(DataDir :: file:filename()) -> none | copy().
