@@ -185,7 +185,7 @@ link_gets_one_message_for_an_event(_) ->
     {ok, #{sessions := 100}} = halley:publish(<<"bob">>, 1),
     {{_, _, Wire} = Delivery, Conns} = message(Link),
     ?assertEqual(lists:seq(1, 100), lists:sort([Conn || <<Conn:64>> <= Conns])),
-    ?assertEqual(halley_links:cost(Delivery, Conns), counters:get(Queue, 1)),
+    ?assertEqual(halley_links_queue:cost(Delivery, Conns), counters:get(Queue, 1)),
     ?assert(byte_size(Conns) + byte_size(Wire) < counters:get(Queue, 1)),
     no_event().
 
@@ -197,7 +197,7 @@ link_with_many_connections(_) ->
     {{_, _, Wire} = Delivery, Conns} = message(Link),
     ?assertEqual(lists:seq(1, 8193), lists:sort([Conn || <<Conn:64>> <= Conns])),
     %% Two frames.
-    ?assert(halley_links:cost(Delivery, Conns) > 8 * 8193 + 2 * byte_size(Wire)).
+    ?assert(halley_links_queue:cost(Delivery, Conns) > 8 * 8193 + 2 * byte_size(Wire)).
 
 slot_is_not_reused_at_once(_) ->
     Slots = [begin
@@ -222,7 +222,6 @@ overloaded_links_refuse_publish(_) ->
     {_, _, Other} = link_with([]),
     ok = counters:add(Queue, 1, halley_limits:get(link_queue_refuse_bytes)),
     [{ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1) || _ <- lists:seq(1, 3)],
-    ?assert(halley_links:pressure() >= 0.5),
     ok = counters:add(Other, 1, halley_limits:get(link_queue_refuse_bytes)),
     [{error, overloaded} = halley:publish(<<"ann">>, 1) || _ <- lists:seq(1, 3)],
     [{error, overloaded}, {error, overloaded}] =
@@ -236,11 +235,11 @@ link_falls_behind(_) ->
     Max = halley_limits:get(link_queue_bytes_max),
     ok = counters:put(Queue, 1, Max),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
-    ?assert(halley_links:is_behind(Slot)),
+    ?assert(halley_links_backpressure:is_behind(Slot)),
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
     ok = counters:put(Queue, 1, 0),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 2),
-    ok = halley_links:mark(1, 17),
+    ok = halley_links_queue:mark(1, 17),
     %% The shards' own marks may have been on their way when it fell behind.
     receive
         {Writer, {deliver, _, _}} -> error(event_to_a_link_that_is_behind);
@@ -248,9 +247,9 @@ link_falls_behind(_) ->
     after 50 -> ok
     end,
     ?assertEqual(0, counters:get(Queue, 1)),
-    ok = halley_links:resume(Slot),
-    ?assertNot(halley_links:is_behind(Slot)),
-    ok = halley_links:mark(1, 18),
+    ok = halley_links_backpressure:resume(Slot),
+    ?assertNot(halley_links_backpressure:is_behind(Slot)),
+    ok = halley_links_queue:mark(1, 18),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 3),
     receive {Writer, {mark, 1, 18}} -> ok after ?WAIT_MS -> error(not_marked) end,
     ?assertEqual([1], delivered(Link)).

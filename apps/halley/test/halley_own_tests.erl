@@ -17,9 +17,9 @@ no_id_is_one_test() ->
 %% What is published about one goes this way alone.
 published_by_nobody_else_test() ->
     Item = {halley_own:status(), {json, <<"1">>}, #{}},
-    meck:new([halley_history, halley_links, halley_metrics], [no_link]),
+    meck:new([halley_history, halley_links_backpressure, halley_metrics], [no_link]),
     meck:expect(halley_history, refusing, fun(_) -> false end),
-    meck:expect(halley_links, overloaded, fun(_) -> false end),
+    meck:expect(halley_links_backpressure, overloaded, fun(_) -> false end),
     meck:expect(halley_metrics, incr, fun(_) -> ok end),
     try
         ?assertMatch([{error, {bad_id, _}}], halley_router:publish_many([Item])),
@@ -29,7 +29,7 @@ published_by_nobody_else_test() ->
         ?assertEqual({error, disk_full},
                      halley_router:publish_own(halley_own:status(), <<"1">>))
     after
-        meck:unload([halley_history, halley_links, halley_metrics])
+        meck:unload([halley_history, halley_links_backpressure, halley_metrics])
     end.
 
 hooks_test() ->
@@ -56,13 +56,13 @@ told() ->
 %% As many as the limit has, and none is counted twice or for another subject.
 streams_test() ->
     ok = halley_limits:set(#{status_readers_max => 2}),
-    meck:new([halley_metrics, halley_links], [no_link]),
+    meck:new([halley_metrics, halley_links_queue], [no_link]),
     meck:expect(halley_metrics, gauges, fun(_, _) -> ok end),
     meck:expect(halley_metrics, incr, fun(Name) -> self() ! {told, Name}, ok end),
     ok = halley_status_streams:new(),
     Status = [halley_own:status()],
     Self = self(),
-    meck:expect(halley_links, close_sessions,
+    meck:expect(halley_links_queue, close_sessions,
                 fun(Slot, Conns, _) -> Self ! {told, {Slot, Conns}}, ok end),
     Word = fun(Slot, Conn) -> Slot bsl 48 bor Conn end,
     try
@@ -79,7 +79,7 @@ streams_test() ->
         ok = halley_status_streams:clear(),
         ?assertEqual(0, halley_status_streams:count())
     after
-        meck:unload([halley_metrics, halley_links]),
+        meck:unload([halley_metrics, halley_links_queue]),
         ets:delete(halley_status_streams),
         halley_limits:set(#{})
     end.

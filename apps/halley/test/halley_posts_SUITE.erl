@@ -149,7 +149,7 @@ link_that_overflows_in_a_turn(_) ->
     end),
     ?assertMatch({[{1, {ok, #{sessions := 1}}}, {2, {ok, #{sessions := 1}}}, {3, {ok, _}}], _},
                  results(Posts)),
-    ?assert(halley_links:is_behind(Slot)),
+    ?assert(halley_links_backpressure:is_behind(Slot)),
     receive {Writer, {deliver, _, _}} -> ok after ?WAIT_MS -> error(nothing_delivered) end,
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
     receive {Writer, {deliver, _, _}} -> error(event_to_a_link_that_is_behind) after 50 -> ok end.

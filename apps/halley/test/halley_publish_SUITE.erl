@@ -258,12 +258,12 @@ shard_that_starts_anew_leaves_links_to_the_history(_) ->
     %% It answers, so it leaves no link behind any more.
     _ = sys:get_state(shard(3), infinity),
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
-    ?assert(halley_links:is_behind(Slot)),
+    ?assert(halley_links_backpressure:is_behind(Slot)),
     Other = link_with([]),
     {ok, _} = halley:publish(<<"ann">>, 1),
     _ = marks(Other),
     no_mark(Link),
-    ok = halley_links:resume(Slot),
+    ok = halley_links_backpressure:resume(Slot),
     ok = mark_all(Slot),
     _ = marks(Link),
     no_mark(Link).

@@ -93,7 +93,7 @@ start_link_double() ->
 drain(Queue) ->
     receive
         {deliver, Deliveries} ->
-            Costs = [halley_links:cost(Delivery, Conns) || {Delivery, Conns} <- Deliveries],
+            Costs = [halley_links_queue:cost(Delivery, Conns) || {Delivery, Conns} <- Deliveries],
             ok = counters:sub(Queue, 1, lists:sum(Costs)),
             drain(Queue);
         {mark, _, _} ->

@@ -89,7 +89,8 @@ link_double() ->
 drain(Queue) ->
     receive
         {deliver, Deliveries} ->
-            Bytes = lists:sum([halley_links:cost(Delivery, To) || {Delivery, To} <- Deliveries]),
+            Bytes = lists:sum([halley_links_queue:cost(Delivery, To)
+                               || {Delivery, To} <- Deliveries]),
             counters:sub(Queue, 1, Bytes),
             drain(Queue);
         _ ->

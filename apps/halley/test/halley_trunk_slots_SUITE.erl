@@ -35,7 +35,7 @@ one_message_for_all_workers(_) ->
     ?assertEqual([{First, 1}, {First, 7}, {Third, 1}], unpacked(Words)),
     ?assertEqual([4], delivered(Link)),
     {_, _, Queue} = Trunk,
-    ?assertEqual(halley_links:cost(Delivery, Words), counters:get(Queue, 1)),
+    ?assertEqual(halley_links_queue:cost(Delivery, Words), counters:get(Queue, 1)),
     ?assertEqual(7 + byte_size(Wire) + 3 * 8, counters:get(Queue, 1)),
     ?assertEqual(3, length(lists:usort([First, Second, Third]))),
     nothing(Trunk).
@@ -75,7 +75,7 @@ group_names_the_slots(_) ->
     {Delivery, To} = message(Trunk),
     ?assertEqual({group, star(), [First, Second], <<>>}, To),
     {_, _, Queue} = Trunk,
-    ?assertEqual(halley_links:cost(Delivery, To), counters:get(Queue, 1)),
+    ?assertEqual(halley_links_queue:cost(Delivery, To), counters:get(Queue, 1)),
     ?assertMatch({_, {group, _, <<>>}}, message(Link)),
     nothing(Trunk).
 
@@ -95,12 +95,12 @@ group_and_others(_) ->
 
 members_and_sessions_by_words(_) ->
     {{Writer, _, Queue}, [_, Slot]} = trunk_with([[], []]),
-    ok = halley_links:members(Slot, join, star(), <<5:64, 6:64>>),
+    ok = halley_links_queue:members(Slot, join, star(), <<5:64, 6:64>>),
     ?assertEqual({members, join, star(), <<Slot:16, 5:48, Slot:16, 6:48>>}, told(Writer)),
     ?assertEqual(16, counters:get(Queue, 1)),
-    ok = halley_links:close_sessions(Slot, [5], <<"because">>),
+    ok = halley_links_queue:close_sessions(Slot, [5], <<"because">>),
     ?assertEqual({close_sessions, <<"because">>, [Slot bsl 48 bor 5]}, told(Writer)),
-    ?assertEqual(16 + halley_links:close_cost([5]), counters:get(Queue, 1)).
+    ?assertEqual(16 + halley_links_queue:close_cost([5]), counters:get(Queue, 1)).
 
 %% --- the mark ------------------------------------------------------------------------------------
 
@@ -111,23 +111,23 @@ all_workers_fall_behind_together(_) ->
     {ok, #{sessions := 1}} = halley:publish(<<"a">>, 1),
     ?assertEqual(behind, told(Writer)),
     ?assertEqual([Way, Way, Way], [halley_links:way(Slot) || Slot <- [Way, First, Second]]),
-    ?assert(halley_links:is_behind(Way)),
+    ?assert(halley_links_backpressure:is_behind(Way)),
     ok = counters:put(Queue, 1, 0),
     {ok, #{sessions := 1}} = halley:publish(<<"b">>, 2),
     nothing(Trunk),
-    ok = halley_links:resume(Way),
+    ok = halley_links_backpressure:resume(Way),
     {ok, #{sessions := 1}} = halley:publish(<<"b">>, 3),
     ?assertEqual([Second], [S || {S, _} <- unpacked(element(2, message(Trunk)))]).
 
 everybody_is_told_once(_) ->
     {{Writer, Way, _} = Trunk, _} = trunk_with([[], [], []]),
-    ok = halley_links:end_group(star()),
+    ok = halley_links_queue:end_group(star()),
     ?assertEqual({end_group, star()}, told(Writer)),
-    ok = halley_links:mark(3, 17),
+    ok = halley_links_queue:mark(3, 17),
     ?assertEqual({mark, 3, 17}, told(Writer)),
-    ok = halley_links:mark(Way, 4, 18),
+    ok = halley_links_queue:mark(Way, 4, 18),
     ?assertEqual({mark, 4, 18}, told(Writer)),
-    ok = halley_links:leave_to_history(),
+    ok = halley_links_queue:leave_to_history(),
     ?assertEqual(behind, told(Writer)),
     nothing(Trunk),
     {ok, Text} = metrics(<<"halley_links">>),

@@ -99,7 +99,7 @@ place(Info) ->
 worker(#{slot := Slot, since := Since, queue_bytes := Queue, info := Info}, Said) ->
     {Edge, Worker} = place(Info),
     {[{<<"edge">>, Edge}, {<<"worker">>, Worker}, {<<"since">>, Since},
-      {<<"behind">>, halley_links:is_behind(Slot)}, {<<"queue_bytes">>, Queue}]
+      {<<"behind">>, halley_links_backpressure:is_behind(Slot)}, {<<"queue_bytes">>, Queue}]
      ++ [{Name, maps:get(<<"halley_edge_", Name/binary>>, Said, null)}
          || Name <- [<<"connections">>, <<"sessions">>, <<"waiting">>, <<"held_sessions">>,
                      <<"outbox_bytes">>, <<"delivered_total">>, <<"slow_consumers_total">>,

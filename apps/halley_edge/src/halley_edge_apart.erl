@@ -42,8 +42,8 @@ synced(Slot, Apart) ->
 %%% What comes
 
 %% An event that isn't counted any more. Gives back what of it is for slots that follow the trunk.
--spec event(halley_event:delivery(), halley_links:to(), apart()) ->
-    {none | halley_links:to(), written(), apart()}.
+-spec event(halley_event:delivery(), halley_links_queue:to(), apart()) ->
+    {none | halley_links_queue:to(), written(), apart()}.
 event(Delivery, To, Apart) ->
     {Following, Tos} = split(To, Apart),
     {Written, Next} = each(fun(Slot, Position) ->
@@ -83,7 +83,7 @@ event(Slot, Delivery, To, Position) ->
         live ->
             live(Slot, Delivery, To, 0, Position);
         holding ->
-            {halley_links:cost(Delivery, To), [],
+            {halley_links_queue:cost(Delivery, To), [],
              halley_edge_position:keep({Delivery, To}, Position)};
         skipping ->
             {0, [], Position}
@@ -204,9 +204,9 @@ release(Heads, Slots, Apart) ->
     {Written, change(Slots, fun(One) -> One#slot{phase = live} end, Released)}.
 
 kept(_, {{Shard, Seq, _} = Delivery, To}, Heads, Position) when Seq =< element(Shard, Heads) ->
-    {-halley_links:cost(Delivery, To), [], Position};
+    {-halley_links_queue:cost(Delivery, To), [], Position};
 kept(Slot, {{_, _, _} = Delivery, To}, _, Position) ->
-    live(Slot, Delivery, To, halley_links:cost(Delivery, To), Position);
+    live(Slot, Delivery, To, halley_links_queue:cost(Delivery, To), Position);
 kept(Slot, OfGroup, _, Position) ->
     to_slot(Slot, group_frames(OfGroup), group_cost(OfGroup), Position).
 

@@ -4,8 +4,8 @@
 %%
 %% First rounds go up to what is written, as often as that has moved on by more than one portion;
 %% the writer drops live events meanwhile. Then the writer holds them and takes the mark *behind*
-%% away (`halley_links:resume/1'), the heads are read, and the last round goes up to these: the
-%% writer has everything above them, the history everything else.
+%% away (`halley_links_backpressure:resume/1'), the heads are read, and the last round goes up to
+%% these: the writer has everything above them, the history everything else.
 %%
 %% The writer answers every message by go_on/1 when little waits for the link. If the link falls
 %% behind in the last round, that round ends all the same, and the writer starts the next catch-up.

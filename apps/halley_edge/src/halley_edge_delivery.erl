@@ -19,7 +19,7 @@
 -type frame() :: {Bytes :: pos_integer(), iolist()}.
 
 %% The event is passed in the position that comes back.
--spec frames(halley_event:delivery(), halley_links:to(), halley_edge_position:position()) ->
+-spec frames(halley_event:delivery(), halley_links_queue:to(), halley_edge_position:position()) ->
     {[frame()], halley_edge_position:position()}.
 frames({Shard, Seq, Wire}, {group, Group, <<>>}, Position) ->
     {[group(<<>>, Wire, Group)], halley_edge_position:passed(Shard, Seq, Position)};
@@ -30,7 +30,8 @@ frames(Delivery, Conns, Position) ->
     to_conns(link, Delivery, Conns, Position).
 
 %% The same to slots that follow the trunk; connections are words.
--spec trunk_frames(halley_event:delivery(), halley_links:to(), halley_edge_position:position()) ->
+-spec trunk_frames(halley_event:delivery(), halley_links_queue:to(),
+                   halley_edge_position:position()) ->
     {[frame()], halley_edge_position:position()}.
 trunk_frames({Shard, Seq, Wire}, {group, Group, Slots, <<>>}, Position) ->
     {[group(<<>>, Wire, Group, Slots)], halley_edge_position:passed(Shard, Seq, Position)};

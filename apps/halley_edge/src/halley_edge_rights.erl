@@ -83,7 +83,8 @@ view(User, Session, Rights, Left, KeepsViews) ->
 ended(Conn, Subjects, known, {_, Writer}) ->
     send(Conn, ?BY_SERVER, Subjects, Writer);
 ended(Conn, _, unknown, {Slot, _}) ->
-    halley_links:close_sessions(Slot, [Conn], <<"ended_by_server: a subscription has ended">>).
+    halley_links_queue:close_sessions(Slot, [Conn],
+                                      <<"ended_by_server: a subscription has ended">>).
 
 %% Whether an edge with this hello keeps whom its sessions may see.
 -spec keeps_views(map()) -> boolean().

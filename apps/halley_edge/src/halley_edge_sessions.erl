@@ -352,7 +352,7 @@ close_user(Number, Reason, #sessions{slot = Slot, held_by = HeldBy}) ->
     Entered = [Conn || {link, S, Conn} <- halley_directory:sessions(Number), S =:= Slot],
     case maps:get(Number, HeldBy, []) ++ Entered of
         [] -> ok;
-        Conns -> halley_links:close_sessions(Slot, Conns, Reason)
+        Conns -> halley_links_queue:close_sessions(Slot, Conns, Reason)
     end.
 
 %% Replays that are nearly done: those that are still held go into the directory. One that is too
@@ -372,7 +372,7 @@ to_directory(Conns, #sessions{slot = Slot, held = Held} = Sessions) ->
                 || {Conn, {Number, Rule}} <- Entering],
     lists:foreach(fun({Outcome, Reason}) ->
         Refused = [Conn || {Conn, Its} <- Outcomes, Its =:= Outcome],
-        Refused =:= [] orelse halley_links:close_sessions(Slot, Refused, Reason)
+        Refused =:= [] orelse halley_links_queue:close_sessions(Slot, Refused, Reason)
     end, [{full, ?TOO_MANY}, {gone, ?GONE}]),
     In = [Conn || {Conn, ok} <- Outcomes],
     ok = halley_subscriptions:enter(Slot, In),

@@ -1,6 +1,6 @@
 %% The writing half of a trunk (protocol/link.md 13), as halley_edge_writer is that of a worker's
-%% link: it gathers and bounds in the same way, and receives the same messages of halley_links, for
-%% all workers of the edge; {to_slot, Slot, Message} is what is for one of them.
+%% link: it gathers and bounds in the same way, and receives the same messages of
+%% halley_links_queue, for all workers of the edge; {to_slot, Slot, Message} is for one of them.
 %%
 %% A slot follows the trunk, or is apart (halley_edge_apart). Those that follow have the trunk's
 %% position, and an event for them is one frame. A worker that syncs with sessions is apart: it gets
@@ -108,9 +108,9 @@ event({Delivery, To}, #state{apart = Apart} = State) ->
 
 following(Delivery, To, #state{position = Position} = State) ->
     case halley_edge_position:mode(Position) of
-        live -> deliver(Delivery, To, halley_links:cost(Delivery, To), State);
+        live -> deliver(Delivery, To, halley_links_queue:cost(Delivery, To), State);
         holding -> keep({Delivery, To}, State);
-        skipping -> count(-halley_links:cost(Delivery, To), State)
+        skipping -> count(-halley_links_queue:cost(Delivery, To), State)
     end.
 
 keep(Message, #state{position = Position} = State) ->
@@ -118,12 +118,12 @@ keep(Message, #state{position = Position} = State) ->
 
 apart({Shard, Seq, _} = Delivery, To, #state{apart = Apart} = State) ->
     {Following, Written, Next} = halley_edge_apart:event(Delivery, To, Apart),
-    Uncounted = count(-halley_links:cost(Delivery, To), State#state{apart = Next}),
+    Uncounted = count(-halley_links_queue:cost(Delivery, To), State#state{apart = Next}),
     case Following of
         none ->
             written(Written, trunk_marked(Shard, Seq, Uncounted));
         _ ->
-            Counted = count(halley_links:cost(Delivery, Following), Uncounted),
+            Counted = count(halley_links_queue:cost(Delivery, Following), Uncounted),
             written(Written, following(Delivery, Following, Counted))
     end.
 
@@ -253,7 +253,7 @@ ask_marks(#state{due = Due, position = Position, apart = Apart, way = Way} = Sta
         [] ->
             State;
         Lagging ->
-            case halley_links:is_behind(Way) of
+            case halley_links_backpressure:is_behind(Way) of
                 true -> State;
                 false -> State#state{due = halley_edge_gather:ask_marks(Way, Lagging, Due)}
             end
@@ -300,7 +300,7 @@ follow(Slots, #state{following = Following} = State) ->
 join(#state{apart = Apart, position = Position, way = Way} = State) ->
     CanJoin = map_size(Apart) > 0
         andalso halley_edge_position:mode(Position) =:= live
-        andalso not halley_links:is_behind(Way),
+        andalso not halley_links_backpressure:is_behind(Way),
     case CanJoin of
         true ->
             {Slots, Joined, Left} = halley_edge_apart:join(Position, Apart),
@@ -313,7 +313,7 @@ join(#state{apart = Apart, position = Position, way = Way} = State) ->
 
 %% As in halley_edge_writer: never in the midst of a message.
 behind(Second, #state{way = Way, position = Position} = State) ->
-    case halley_links:is_behind(Way) of
+    case halley_links_backpressure:is_behind(Way) of
         false ->
             permit(State#state{position = halley_edge_position:clock(Second, Position)});
         true ->
@@ -389,9 +389,9 @@ catchup({reached, Heads}, Pid, Slots, #state{apart = Apart} = State) ->
     start_due(join(written(Written, ended(Pid, State#state{apart = Released})))).
 
 release({{Shard, Seq, _} = Delivery, To}, Heads, State) when Seq =< element(Shard, Heads) ->
-    count(-halley_links:cost(Delivery, To), State);
+    count(-halley_links_queue:cost(Delivery, To), State);
 release({{_, _, _} = Delivery, To}, _, State) ->
-    deliver(Delivery, To, halley_links:cost(Delivery, To), State);
+    deliver(Delivery, To, halley_links_queue:cost(Delivery, To), State);
 release(OfGroup, _, State) ->
     tell_group(OfGroup, State).
 
@@ -405,11 +405,11 @@ permit(#state{catchups = Catchups} = State) ->
 permit(Pid, #state{way = Way, position = Position, apart = Apart} = State) ->
     IsFlowing = halley_edge_position:mode(Position) =/= skipping
         orelse halley_edge_apart:is_flowing(Apart),
-    case halley_links:is_behind(Way) of
+    case halley_links_backpressure:is_behind(Way) of
         true when IsFlowing ->
             State;
         true ->
-            ok = halley_links:resume(Way),
+            ok = halley_links_backpressure:resume(Way),
             hold(Pid, State);
         false ->
             hold(Pid, State)
@@ -435,11 +435,11 @@ count(Bytes, #state{output = Output} = State) ->
 
 presence({Json, [Word | _] = Words} = Told, State) ->
     Conns = [W band (?CONN_LIMIT - 1) || W <- Words],
-    queue_to(Word bsr 48, halley_links:presence_cost(Told),
+    queue_to(Word bsr 48, halley_links_queue:presence_cost(Told),
              halley_edge_codec:encode({presence, Json, Conns}), State).
 
 close_sessions(Slot, Reason, Words, State) ->
     Conns = [Word band (?CONN_LIMIT - 1) || Word <- Words],
     [First | Rest] = halley_edge_delivery:close_sessions(Reason, Conns),
     lists:foldl(fun(Frame, S) -> queue_to(Slot, 0, Frame, S) end,
-                queue_to(Slot, halley_links:close_cost(Words), First, State), Rest).
+                queue_to(Slot, halley_links_queue:close_cost(Words), First, State), Rest).

@@ -7,15 +7,16 @@
 %%
 %% The queue is bounded by bytes, not by messages: the sender of a frame adds its bytes to the
 %% counter that halley_links gave the link (index 1), free ones too, and the writer subtracts them
-%% when they were handed to the socket. Events stop at `link_queue_bytes_max': halley_links sends
-%% none and the link is behind. Once the backlog is small the writer starts a catch-up, as it does
-%% when a sync began at an older cursor (10.6). Other frames may take as much again; beyond that the
-%% link ends with GOODBYE 8 (4.7).
+%% when they were handed to the socket. Events stop at `link_queue_bytes_max': halley_links_queue
+%% sends none and the link is behind. Once the backlog is small the writer starts a catch-up, as it
+%% does when a sync began at an older cursor (10.6). Other frames may take as much again; beyond
+%% that the link ends with GOODBYE 8 (4.7).
 %%
-%% Messages from halley_links, which counts the first four only: {deliver, Deliveries}, {members,
-%% What, Group, Conns}, {close_sessions, Reason, Conns}, {presence, Told}, {end_group, Group},
-%% {mark, Shard, Seq}; the rest by halley_edge_sender and halley_edge_catchup. Messages about groups
-%% stay in order with the events: while these are held, so are they (docs/internals/celebrities.md).
+%% Messages from halley_links_queue, which counts the first four only: {deliver, Deliveries},
+%% {members, What, Group, Conns}, {close_sessions, Reason, Conns}, {presence, Told}, {end_group,
+%% Group}, {mark, Shard, Seq}; the rest by halley_edge_sender and halley_edge_catchup. Messages
+%% about groups stay in order with the events: while these are held, so are they
+%% (docs/internals/celebrities.md).
 %%
 %% Not here: reading, the meaning of frames, and when the link ends for any other reason.
 -module(halley_edge_writer).
@@ -81,7 +82,7 @@ handle({last, Counted, Conn, Heads, Items}, #state{position = Position} = State)
 handle({catchup, Pid, What}, #state{catchup = {Pid, _}} = State) ->
     settle(catchup(What, State));
 handle({close_sessions, Reason, Conns}, State) ->
-    close_sessions(Reason, Conns, halley_links:close_cost(Conns), State);
+    close_sessions(Reason, Conns, halley_links_queue:close_cost(Conns), State);
 handle({presence, Told}, State) ->
     lists:foldl(fun presence/2, State, Told);
 handle(cursor_due, State) ->
@@ -100,11 +101,11 @@ handle(Message, #state{output = Output} = State) ->
 event({Delivery, To}, #state{position = Position} = State) ->
     case halley_edge_position:mode(Position) of
         live ->
-            deliver(Delivery, To, halley_links:cost(Delivery, To), State);
+            deliver(Delivery, To, halley_links_queue:cost(Delivery, To), State);
         holding ->
             State#state{position = halley_edge_position:keep({Delivery, To}, Position)};
         skipping ->
-            uncount(halley_links:cost(Delivery, To), State)
+            uncount(halley_links_queue:cost(Delivery, To), State)
     end.
 
 %% Counted is what the queue's counter knows of it.
@@ -173,7 +174,7 @@ reached({Heads, {Counted, Conn, Items}}, State) ->
     queue(Counted, halley_edge_sender:last_frame(Conn, Cursor, Heads, Items), told(Next)).
 
 ask_marks(#state{due = Due, position = Position, slot = Slot} = State) ->
-    case halley_links:is_behind(Slot) of
+    case halley_links_backpressure:is_behind(Slot) of
         true -> State;
         false -> State#state{due = halley_edge_gather:ask_marks(
                                        Slot, halley_edge_position:lagging(Position), Due)}
@@ -231,7 +232,7 @@ pace(State) ->
 %% what is sent then would be sent again. The time that cursors carry is that of the last moment at
 %% which nothing waited here, or was left to a catch-up: what they lack is not older.
 behind(Second, #state{catchup = none, slot = Slot, position = Position} = State) ->
-    case halley_links:is_behind(Slot) of
+    case halley_links_backpressure:is_behind(Slot) of
         false ->
             State#state{position = halley_edge_position:clock(Second, Position)};
         true ->
@@ -251,7 +252,7 @@ catchup({portion, Gaps, Events, Next}, State) ->
     pace(moved(Sent#state{catchup = {Pid, waiting},
                           position = halley_edge_position:move_to(Next, Position)}));
 catchup(hold, #state{slot = Slot, position = Position, catchup = {Pid, _}} = State) ->
-    ok = halley_links:resume(Slot),
+    ok = halley_links_backpressure:resume(Slot),
     ok = halley_edge_catchup:go_on(Pid),
     State#state{position = halley_edge_position:enter(holding, Position)};
 catchup({reached, Heads}, #state{position = Position} = State) ->
@@ -261,9 +262,9 @@ catchup({reached, Heads}, #state{position = Position} = State) ->
     lists:foldl(fun({Shard, Seq}, S) -> mark(Shard, Seq, S) end, Sent, Marks).
 
 release({{Shard, Seq, _} = Delivery, To}, Heads, State) when Seq =< element(Shard, Heads) ->
-    uncount(halley_links:cost(Delivery, To), State);
+    uncount(halley_links_queue:cost(Delivery, To), State);
 release({{_, _, _} = Delivery, To}, _, State) ->
-    deliver(Delivery, To, halley_links:cost(Delivery, To), State);
+    deliver(Delivery, To, halley_links_queue:cost(Delivery, To), State);
 release(OfGroup, _, State) ->
     tell_group(OfGroup, State).
 
@@ -278,7 +279,7 @@ uncount(Bytes, #state{output = Output} = State) ->
 
 presence({Json, Conns} = Told, State) ->
     Frame = halley_edge_codec:encode({presence, Json, Conns}),
-    queue(halley_links:presence_cost(Told), Frame, State).
+    queue(halley_links_queue:presence_cost(Told), Frame, State).
 
 close_sessions(Reason, Conns, Counted, State) ->
     [First | Rest] = halley_edge_delivery:close_sessions(Reason, Conns),

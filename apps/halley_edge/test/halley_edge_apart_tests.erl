@@ -35,7 +35,7 @@ due_together_test() ->
 held_test() ->
     Held = holding([3]),
     {none, {Kept, []}, A} = halley_edge_apart:event(delivery(1, 20), words([{3, 8}]), Held),
-    ?assertEqual(halley_links:cost(delivery(1, 20), <<8:64>>), Kept),
+    ?assertEqual(halley_links_queue:cost(delivery(1, 20), <<8:64>>), Kept),
     {none, {Kept, []}, B} = halley_edge_apart:event(delivery(1, 30), words([{3, 8}]), A),
     {Others, {0, []}, C} = halley_edge_apart:event(delivery(2, 40), words([{2, 1}]), B),
     ?assertEqual(words([{2, 1}]), Others),

@@ -258,7 +258,7 @@ behind_catches_up(Config) ->
     Publisher = spawn_monitor(fun() -> Publish(501, 700) end),
     Fed = fake_worker:until(saw(1, 2100), fake_worker:feed(Starving)),
     join(Publisher),
-    Later = fake_worker:until(fun(_) -> not halley_links:is_behind(slot()) end,
+    Later = fake_worker:until(fun(_) -> not halley_links_backpressure:is_behind(slot()) end,
                               fake_worker:run(200, Fed)),
     ordered_and_once(1, 2100, Later),
     until(fun() -> queued() =:= 0 end).

@@ -300,7 +300,7 @@ a_full_deliver_passes_its_event(Config) ->
 close_sessions(Config) ->
     Edge = synced(Config),
     Conns = lists:seq(1, 10000),
-    ok = halley_links:close_sessions(slot(0), Conns, <<"because">>),
+    ok = halley_links_queue:close_sessions(slot(0), Conns, <<"because">>),
     {close_sessions, <<"because">>, First} = next(Edge, close_sessions),
     {close_sessions, <<"because">>, Second} = next(Edge, close_sessions),
     ?assertEqual(Conns, First ++ Second),
@@ -383,7 +383,7 @@ deliver(Slot, N, DataBytes) ->
 
 told(Slot, Delivery, To) ->
     {ok, Link} = halley_links:find(Slot),
-    halley_links:deliver(Link, [{Delivery, To}]).
+    halley_links_queue:deliver(Link, [{Delivery, To}]).
 
 vector(Cursor) ->
     {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),

@@ -137,7 +137,7 @@ the_trunk_is_behind(Config) ->
     Publisher = spawn_monitor(fun() -> publish(501, 700) end),
     Fed = fake_trunk:until(all_saw(Conns, 2100), fake_trunk:feed(Starving)),
     join(Publisher),
-    Later = fake_trunk:until(fun(_) -> not halley_links:is_behind(way()) end,
+    Later = fake_trunk:until(fun(_) -> not halley_links_backpressure:is_behind(way()) end,
                              fake_trunk:run(200, Fed)),
     ?assert(counted("halley_catchups_total") > Before),
     ordered_and_once(Conns, 2100, ready(Later)),
@@ -206,7 +206,7 @@ at_random(Config) ->
     Done = ready(fake_trunk:until(all_saw(Conns, 3000), Calm)),
     ordered_and_once(Conns, 3000, fake_trunk:run(100, Done)),
     until(fun() -> queued() =:= 0 end),
-    ?assertNot(halley_links:is_behind(way())),
+    ?assertNot(halley_links_backpressure:is_behind(way())),
     ct:log("~b times behind, ~b catch-ups", [counted("halley_links_behind_total"),
                                              counted("halley_catchups_total")]).
 
@@ -269,7 +269,7 @@ grouped(Trunk) ->
 close_sessions_by_words(Config) ->
     Trunk = #{edge := Edge} = opened([{1, 7}, {1, 8}, {0, 9}], ready(trunk(Config, 2))),
     Slot = fake_trunk:slot(1, Trunk),
-    ok = halley_links:close_sessions(Slot, [7, 8], <<"because">>),
+    ok = halley_links_queue:close_sessions(Slot, [7, 8], <<"because">>),
     {to_slot, Slot, {close_sessions, <<"because">>, [7, 8]}} =
         fake_edge:expect(Edge, fun({to_slot, _, {close_sessions, _, _}}) -> true;
                                   (_) -> false

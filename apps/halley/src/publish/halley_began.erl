@@ -28,7 +28,7 @@
 %% What sessions that open now on this slot lack for certain.
 -spec written(halley_links:slot()) -> none | halley_history:vector().
 written(Slot) ->
-    case halley_links:is_behind(halley_links:way(Slot)) of
+    case halley_links_backpressure:is_behind(halley_links:way(Slot)) of
         true -> none;
         false -> halley_history:written()
     end.

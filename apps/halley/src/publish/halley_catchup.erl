@@ -169,7 +169,7 @@ give_to(<<>>, _, Batch) ->
 give_to(Conns, Record, #batch{items = Items, bytes_left = Left} = Batch) ->
     Delivery = halley_event:delivery(Record),
     Batch#batch{items = [{Delivery, Conns} | Items],
-                bytes_left = Left - halley_links:cost(Delivery, Conns)}.
+                bytes_left = Left - halley_links_queue:cost(Delivery, Conns)}.
 
 receivers(Seq, {Present, Subscribed, _, #{until := Until, since := Since}}) ->
     {Former, Later} = changed(Seq, Until, Since),

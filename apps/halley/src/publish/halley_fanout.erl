@@ -25,7 +25,7 @@
 %% been met its way.
 -opaque outbox() :: #{halley_links:slot() => gone | {halley_links:link(), [delivery()]}
                                            | {on, Way :: halley_links:slot()}}.
--type delivery() :: {halley_event:delivery(), halley_links:to()}.
+-type delivery() :: {halley_event:delivery(), halley_links_queue:to()}.
 %% A link of a worker, or several slots of one trunk.
 -type there() :: halley_links:slot() | #{halley_links:slot() => []}.
 
@@ -123,7 +123,7 @@ add_at(_, [], Acc) -> Acc;
 add_at(There, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(There, Rows, Acc);
 add_at(There, [Word | Rows], Acc) -> add_at(There, Rows, add_at(There, Word, Acc)).
 
-%% Receivers there as `halley_links:deliver/2' takes them.
+%% Receivers there as `halley_links_queue:deliver/2' takes them.
 -spec conns(there(), receivers()) -> Conns :: binary().
 conns(Slot, Words) when is_integer(Slot) -> pack(Words);
 conns(_, Words) -> pack_words(Words).
@@ -216,7 +216,7 @@ told(Event) -> (maps:with([id, at], Event))#{private => true}.
 -spec flush(outbox()) -> ok.
 flush(Outbox) ->
     maps:foreach(fun(_, {Link, [_ | _] = Deliveries}) ->
-                         _ = halley_links:deliver(Link, lists:reverse(Deliveries));
+                         _ = halley_links_queue:deliver(Link, lists:reverse(Deliveries));
                     (_, _) -> ok
                  end, Outbox).
 

@@ -72,7 +72,7 @@ handle({stop, Subject}, Groups) ->
     maps:remove(Subject, Groups).
 
 stop(Subject) ->
-    ok = halley_links:end_group(Subject),
+    ok = halley_links_queue:end_group(Subject),
     halley_groups_table:close(Subject).
 
 %% Whether the subject is a group of this shard.
@@ -150,10 +150,10 @@ touch(Users, #group{touched = Touched} = Group) ->
 
 tell(Subject, Truths, #group{members = Members, slots = Slots} = Group) ->
     {Joining, Leaving, Settled} = lists:foldl(fun one/2, {[], [], Members}, Truths),
-    _ = [halley_links:members(Slot, leave, Subject, Conns)
+    _ = [halley_links_queue:members(Slot, leave, Subject, Conns)
          || {Slot, Conns} <- halley_fanout:by_slot(Leaving)],
     Reached = [begin
-                   ok = halley_links:members(Slot, join, Subject, Conns),
+                   ok = halley_links_queue:members(Slot, join, Subject, Conns),
                    Slot
                end || {Slot, Conns} <- halley_fanout:by_slot(Joining)],
     Group#group{members = Settled, slots = maps:merge(Slots, maps:from_keys(Reached, []))}.

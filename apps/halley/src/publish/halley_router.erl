@@ -116,7 +116,7 @@ accepted(Reason, _, _) ->
 
 refusing(Whose) ->
     case halley_history:refusing(Whose) of
-        false -> halley_links:overloaded(Whose) andalso overloaded;
+        false -> halley_links_backpressure:overloaded(Whose) andalso overloaded;
         failed -> history_failed;
         Reason -> Reason
     end.

@@ -154,7 +154,7 @@ close_oldest(_, _, _) ->
 -spec close(halley_id:user_number(), [halley_directory:session()], Reason :: binary()) -> ok.
 close(Number, Sessions, Reason) ->
     {Processes, Conns} = lists:partition(fun is_pid/1, Sessions),
-    maps:foreach(fun(Slot, OfLink) -> halley_links:close_sessions(Slot, OfLink, Reason) end,
+    maps:foreach(fun(Slot, OfLink) -> halley_links_queue:close_sessions(Slot, OfLink, Reason) end,
                  maps:groups_from_list(fun({link, Slot, _}) -> Slot end,
                                        fun({link, _, Conn}) -> Conn end, Conns)),
     lists:foreach(fun(Pid) ->

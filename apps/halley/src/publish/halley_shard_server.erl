@@ -73,7 +73,7 @@ start_link(Shard) ->
 -spec init(halley_shards:index()) -> {ok, #state{}}.
 init(Shard) ->
     ok = halley_shard:started(Shard),
-    ok = halley_links:leave_to_history(),
+    ok = halley_links_queue:leave_to_history(),
     ok = halley_history:shard_started(Shard),
     Groups = halley_groups_shard:new(Shard),
     ok = halley_groups:shard_started(Shard),
@@ -97,7 +97,7 @@ handle_cast({group, Request}, State = #state{groups = Groups}) ->
     {noreply, grouped(halley_groups_shard:handle(Request, Groups), State)};
 handle_cast({mark, Slot}, State = #state{shard = Shard}) ->
     ok = halley_shard:marking(Shard, Slot),
-    ok = halley_links:mark(Slot, Shard, halley_history:mark(Shard)),
+    ok = halley_links_queue:mark(Slot, Shard, halley_history:mark(Shard)),
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
@@ -134,7 +134,7 @@ mark_later() ->
 
 mark(State = #state{shard = Shard}) ->
     Seq = halley_history:mark(Shard),
-    ok = halley_links:mark(Shard, Seq),
+    ok = halley_links_queue:mark(Shard, Seq),
     State#state{marked = Seq}.
 
 %% What is left is for later: behind the publishes that wait.

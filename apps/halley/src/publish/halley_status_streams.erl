@@ -51,5 +51,6 @@ count() ->
 -spec close(Reason :: binary()) -> ok.
 close(Reason) ->
     lists:foreach(fun({Word}) ->
-        halley_links:close_sessions(Word bsr ?CONN_BITS, [Word band (1 bsl ?CONN_BITS - 1)], Reason)
+        Conn = Word band (1 bsl ?CONN_BITS - 1),
+        halley_links_queue:close_sessions(Word bsr ?CONN_BITS, [Conn], Reason)
     end, ets:tab2list(?MODULE)).

@@ -203,6 +203,6 @@ follows(Number, Subject) ->
 %% What the shard has sent has passed, unless the link was left to the history.
 passed({link, Slot, _}, Shard, Seq) ->
     element(Shard, halley_history:heads()) >= Seq
-        andalso not halley_links:is_behind(halley_links:way(Slot));
+        andalso not halley_links_backpressure:is_behind(halley_links:way(Slot));
 passed(_, _, _) ->
     true.

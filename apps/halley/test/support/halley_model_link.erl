@@ -105,7 +105,7 @@ handle({close, User}, #state{slot = Slot, sessions = Sessions, lasts = Lasts} = 
 handle(settled, #state{vector = Vector, sessions = Sessions, slot = Slot} = State) ->
     ok = halley_shard:mark(Slot, lists:seq(1, halley_shards:count())),
     Live = [User || {User, live} <- maps:values(Sessions)],
-    {length(Live) =:= map_size(Sessions) andalso not halley_links:is_behind(Slot)
+    {length(Live) =:= map_size(Sessions) andalso not halley_links_backpressure:is_behind(Slot)
          andalso halley_vector:is_reached(halley_history:heads(), Vector), State}.
 
 cursor(#state{vector = Vector}) ->
@@ -131,7 +131,7 @@ handle_info({end_group, Group}, #state{groups = Groups} = State) ->
 handle_info({mark, Shard, Seq}, State) ->
     passed(Shard, Seq, State);
 handle_info(behind, #state{slot = Slot} = State) ->
-    case halley_links:is_behind(Slot) of
+    case halley_links_backpressure:is_behind(Slot) of
         true -> catch_up(State);
         false -> State
     end;
@@ -145,7 +145,7 @@ handle_info(ask, #state{lasts = Lasts, slot = Slot} = State) ->
     State.
 
 live({{Shard, Seq, _} = Delivery, To}, State) ->
-    ok = counters:sub(State#state.queue, 1, halley_links:cost(Delivery, To)),
+    ok = counters:sub(State#state.queue, 1, halley_links_queue:cost(Delivery, To)),
     case Seq > element(Shard, State#state.vector) of
         true -> passed(Shard, Seq, deliver(Delivery, To, State));
         false -> State
@@ -216,7 +216,7 @@ last({Conn, Heads, Given}, State) ->
 catch_up(#state{slot = Slot, vector = From} = State) ->
     {Near, Nearer} = round(From, halley_history:written(),
                            State#state{former = halley_catchup_former:new()}),
-    ok = halley_links:resume(Slot),
+    ok = halley_links_backpressure:resume(Slot),
     pause(),
     Heads = halley_history:heads(),
     ok = halley_history:await(Heads, ?WAIT_MS),

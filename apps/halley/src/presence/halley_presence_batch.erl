@@ -15,7 +15,7 @@
 -record(gathered, {
     bytes = 0 :: non_neg_integer(),
     %% The last one first.
-    links = #{} :: #{halley_links:slot() => [halley_links:told(), ...]}
+    links = #{} :: #{halley_links:slot() => [halley_links_queue:presence(), ...]}
 }).
 -opaque gathered() :: #gathered{}.
 
@@ -36,7 +36,7 @@ add(Words, Json, Gathered) ->
 to_slot(Slot, Conns, Json, #gathered{bytes = Bytes, links = Links}) ->
     Before = maps:get(Slot, Links, []),
     Told = told(Json, Conns, halley_limits:get(deliver_conns_max), Before),
-    #gathered{bytes = Bytes + halley_links:presence_cost({Json, Conns}),
+    #gathered{bytes = Bytes + halley_links_queue:presence_cost({Json, Conns}),
               links = Links#{Slot => Told}}.
 
 told(Json, Conns, Max, Before) when length(Conns) =< Max ->
@@ -54,7 +54,7 @@ is_much(#gathered{bytes = Bytes}) -> Bytes >= ?MUCH_BYTES.
 -spec send(gathered(), Owed :: #{halley_links:slot() => term()}) -> [halley_links:slot()].
 send(#gathered{links = Links}, Owed) ->
     [Slot || {Slot, Told} <- maps:to_list(Links), not is_map_key(Slot, Owed),
-             halley_links:presence(Slot, lists:reverse(Told)) =:= behind].
+             halley_links_queue:presence(Slot, lists:reverse(Told)) =:= behind].
 
 %% Those of them that have half of their queue free, or are no link any more.
 -spec with_room([halley_links:slot()]) -> [halley_links:slot()].
