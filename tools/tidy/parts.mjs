@@ -6,7 +6,8 @@ import { erlangCalled, erlangCode, erlangNamed } from './source.mjs';
 /** The folders of an application, from top to bottom, and those each may name besides itself. */
 export const FOLDERS = {
   halley: {
-    start: ['publish', 'follows', 'keys', 'online', 'history', 'base'],
+    start: ['presence', 'publish', 'follows', 'keys', 'online', 'history', 'base'],
+    presence: ['publish', 'follows', 'online', 'history', 'base'],
     publish: ['follows', 'online', 'history', 'base'],
     follows: ['online', 'history', 'base'],
     keys: ['online', 'base'],

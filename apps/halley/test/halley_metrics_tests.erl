@@ -40,7 +40,7 @@ edge_test_() ->
          [ets:delete(Table)
           || Table <- [halley_metrics_edge, halley_directory_rows,
                        halley_directory_held, halley_links, halley_links_about,
-                       halley_groups_table, halley_groups_marks, halley_presence_asked,
+                       halley_groups_table, halley_groups_marks, halley_presence_pending,
                        halley_subscriptions,
                        halley_subscriptions_table]]
      end,

@@ -12,7 +12,7 @@ no_id_is_one_test() ->
          ?assert(halley_own:is_id(Id))
      end || Id <- [<<"status">>, <<" ">>, <<"é"/utf8>>, <<255>>]],
     [?assertNot(halley_own:is_id(Key))
-     || Key <- [Status, halley_presence_notes:key(<<"a">>), <<2, 0, "piece">>]].
+     || Key <- [Status, halley_presence_keys:key(<<"a">>), <<2, 0, "piece">>]].
 
 %% What is published about one goes this way alone.
 published_by_nobody_else_test() ->
@@ -42,7 +42,7 @@ hooks_test() ->
         [begin
              ok = halley_subscriptions_table:add(Subject, 1),
              ok = halley_subscriptions_table:remove(Subject, 1)
-         end || Subject <- [halley_own:status(), halley_presence_notes:key(<<"a">>), <<"a">>]],
+         end || Subject <- [halley_own:status(), halley_presence_keys:key(<<"a">>), <<"a">>]],
         ?assertEqual([{came, {subject, <<"a">>}}, {left, {subject, <<"a">>}}], told())
     after
         ets:delete(halley_subscriptions_table),

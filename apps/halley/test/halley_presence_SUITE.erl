@@ -35,7 +35,7 @@ init_per_testcase(Case, Config) ->
 end_per_testcase(_, Config) ->
     ok = application:unset_env(halley, presence_subjects),
     ok = application:unset_env(halley, presence_leave_ms),
-    _ = persistent_term:erase({halley_presence_notes, on}),
+    ok = halley_presence_dirty:turn_on(""),
     halley_test_brain:stop(Config).
 
 leave_ms(Case) when Case =:= away_for_a_moment; Case =:= who_goes_as_it_begins;
@@ -66,7 +66,7 @@ link(Worker, Workers) ->
 
 said_all({_, Slot, _}) -> halley_links_synced:synced(Slot).
 
-key(Subject) -> halley_presence_notes:key(Subject).
+key(Subject) -> halley_presence_keys:key(Subject).
 
 open({_, Slot, _}, Conn, User, Subjects) ->
     [] = halley_subscriptions:open(Slot, [{Conn, User, live, Subjects} || Subjects =/= []]),
@@ -118,7 +118,7 @@ off(_) ->
     Link = link(0, 1),
     ok = said_all(Link),
     ok = open(Link, 1, number(<<"u1">>), [<<"room/1">>, key(<<"room/1">>)]),
-    ?assertEqual(0, ets:info(halley_presence_notes, size)),
+    ?assertEqual(0, ets:info(halley_presence_dirty, size)),
     nothing_told(Link).
 
 who_asks_is_told(Config) ->
@@ -346,9 +346,9 @@ nobody_asks_any_more(Config) ->
     ok = open(Link, 1, nobody, [key(<<"room/1">>), key(<<"*">>)]),
     ?assertEqual({[1], state(<<"room/1">>, [])}, told(Link)),
     ok = close(Link, 1, nobody),
-    wait(fun() -> #{presence_subjects => 0} =:= halley_presence_notes:gauges() end),
+    wait(fun() -> #{presence_subjects => 0} =:= halley_presence_dirty:gauges() end),
     ok = open(Link, 2, U1, [<<"room/1">>]),
-    ?assertEqual(0, ets:info(halley_presence_notes, size)),
+    ?assertEqual(0, ets:info(halley_presence_dirty, size)),
     ok = open(Link, 3, nobody, [key(<<"room/1">>)]),
     ?assertEqual({[3], state(<<"room/1">>, [<<"u1">>])}, told(Link)),
     ok = close(Link, 2, U1),
@@ -448,7 +448,8 @@ states_of_those_followed(Config) ->
                  told(Link)),
     say(Link, 1, U1, <<"2">>),
     ?assertEqual({[2], update(<<"*">>, <<"u1">>, 2)}, told(Link)),
-    ?assertEqual([{<<"u1">>, <<"2">>}], halley_present:states([<<"u2">>, <<"u1">>, <<"x">>])).
+    ?assertEqual([{<<"u1">>, <<"2">>}],
+                 halley_presence_query:states([<<"u2">>, <<"u1">>, <<"x">>])).
 
 %% A session that is held has none yet; a link that ends takes all of its own; what isn't a state
 %% is none; and all of them count as subscriptions do.

@@ -41,7 +41,7 @@ the_state_comes_first(Config) ->
                  [told(Link), told(Link), told(Link)]),
     ok = close(Link, 2, U2),
     ?assertEqual({[8, 9], leave(<<"room/1">>, <<"u2">>)}, told(Link)),
-    ?assertEqual([], ets:tab2list(halley_presence_asked)).
+    ?assertEqual([], ets:tab2list(halley_presence_pending)).
 
 the_state_of_follows_comes_first(Config) ->
     Link = here(Config),
@@ -65,7 +65,7 @@ while_it_asks(Config) ->
     ok = open(Link, 9, nobody, [Key]),
     ?assertEqual({[9], state(<<"room/1">>, [])}, told(Link)),
     Word = Slot bsl 48 bor 8,
-    ok = halley_presence_asked:asks(Word, [Key]),
+    ok = halley_presence_pending:add(Word, [Key]),
     ok = halley_subscriptions_table:add(Key, Word),
     ok = open(Link, 1, U1, [<<"room/1">>]),
     ?assertEqual({[9], join(<<"room/1">>, <<"u1">>)}, told(Link)),
@@ -73,10 +73,10 @@ while_it_asks(Config) ->
     ?assertEqual({[8], state(<<"room/1">>, [<<"u1">>])}, told(Link)),
     [] = halley_subscriptions:open(Slot, [{Conn, U1, held, [Key, <<"room/1">>]}
                                           || Conn <- [6, 7]]),
-    ?assertMatch([_, _], ets:tab2list(halley_presence_asked)),
+    ?assertMatch([_, _], ets:tab2list(halley_presence_pending)),
     removed = halley_subscriptions:remove(Slot, 7, Key),
     ok = halley_subscriptions:close(Slot, [6]),
-    ?assertEqual([], ets:tab2list(halley_presence_asked)).
+    ?assertEqual([], ets:tab2list(halley_presence_pending)).
 
 %% A link without room is owed the state: a change that has room before that is not told.
 nothing_before_what_is_owed(Config) ->

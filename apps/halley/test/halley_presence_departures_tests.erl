@@ -1,9 +1,9 @@
 %% Since when those are away who went while presence begins.
--module(halley_presence_recent_tests).
+-module(halley_presence_departures_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(halley_presence_recent, [new/0, note/3, since/2, users/1]).
+-import(halley_presence_departures, [new/0, note/3, since/2, users/1]).
 
 recent_test_() ->
     {foreach,

@@ -19,13 +19,13 @@ suite() -> [{timetrap, {minutes, 2}}].
 all() -> [in_a_room, followed, of_follows_alone, as_it_begins, stood_still].
 
 init_per_testcase(as_it_begins, Config) ->
-    ok = meck:new(halley_presence_rooms, [passthrough, no_link]),
+    ok = meck:new(halley_presence_watch, [passthrough, no_link]),
     halley_presence_SUITE:init_per_testcase(a_brain_begins, Config);
 init_per_testcase(Case, Config) ->
     halley_presence_SUITE:init_per_testcase(Case, Config).
 
 end_per_testcase(as_it_begins, Config) ->
-    meck:unload(halley_presence_rooms),
+    meck:unload(halley_presence_watch),
     halley_presence_SUITE:end_per_testcase(as_it_begins, Config);
 end_per_testcase(Case, Config) -> halley_presence_SUITE:end_per_testcase(Case, Config).
 
@@ -90,7 +90,7 @@ follow_on(N) ->
 %% Who goes, follows or unfollows while a brain that begins reads who is there.
 as_it_begins(_) ->
     Case = self(),
-    meck:expect(halley_presence_rooms, open, fun(Subject) ->
+    meck:expect(halley_presence_watch, open, fun(Subject) ->
         ok = asked(Case, before),
         Room = meck:passthrough([Subject]),
         ok = asked(Case, behind),

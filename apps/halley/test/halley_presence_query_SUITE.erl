@@ -1,5 +1,5 @@
 %% Present users: pages compared with the truth, and what counts as present.
--module(halley_present_SUITE).
+-module(halley_presence_query_SUITE).
 
 -include_lib("stdlib/include/assert.hrl").
 
@@ -22,7 +22,7 @@ subscribe({_, Slot, _}, Conn, User, As, Subject) ->
     [] = halley_subscriptions:open(Slot, [{Conn, User, As, [Subject]}]),
     ok.
 
-room(Subject) -> halley_present:room(Subject, start, 100).
+room(Subject) -> halley_presence_query:room(Subject, start, 100).
 
 %% All pages of what a function reads, and how many there were.
 pages(Read) -> pages(Read, start, [], 0).
@@ -66,12 +66,13 @@ pages_of_a_room(_) ->
     _ = link_with([{number(user(N)), N} || N <- Online]),
     Read = fun(After) ->
         #{online := Count, users := Users, next := Next} =
-            halley_present:room(<<"room">>, After, 5),
+            halley_presence_query:room(<<"room">>, After, 5),
         ?assertEqual(length(Online), Count),
         {Users, Next}
     end,
     ?assertEqual({[user(N) || N <- Online], 4}, pages(Read)),
-    ?assertEqual({error, {unknown_id, <<"x">>}}, halley_present:room(<<"room">>, <<"x">>, 5)).
+    ?assertEqual({error, {unknown_id, <<"x">>}},
+                 halley_presence_query:room(<<"room">>, <<"x">>, 5)).
 
 %% Past the bound they are counted; followers and subscribed sessions alike.
 large_rooms(_) ->
@@ -93,7 +94,7 @@ large_rooms(_) ->
 %% --- those whom a user follows -------------------------------------------------------------------
 
 following(_) ->
-    Read = fun(After) -> halley_present:following_online(<<"ann">>, After, 10) end,
+    Read = fun(After) -> halley_presence_query:following_online(<<"ann">>, After, 10) end,
     ?assertEqual({[], done}, Read(start)),
     ok = follow_all(<<"ann">>, [<<"bob">>, <<"eve">>, <<"room">>]),
     ?assertEqual({[], done}, Read(start)),
@@ -111,7 +112,7 @@ following_in_pages(_) ->
     _ = link_with(lists:zip([number(User) || User <- Users], Online)),
     [begin
          Read = fun(After) ->
-             {Page, _} = Result = halley_present:following_online(<<"ann">>, After, Limit),
+             {Page, _} = Result = halley_presence_query:following_online(<<"ann">>, After, Limit),
              ?assert(length(Page) =< Limit),
              Result
          end,

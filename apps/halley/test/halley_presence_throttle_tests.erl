@@ -1,9 +1,9 @@
 %% When states of users are sent.
--module(halley_presence_states_tests).
+-module(halley_presence_throttle_tests).
 
 -include_lib("eunit/include/eunit.hrl").
 
--import(halley_presence_states, [new/0, look/4, due/2, told/4, shown/3, forget/2]).
+-import(halley_presence_throttle, [new/0, look/4, due/2, sent/4, shown/3, forget/2]).
 
 -define(LEAVE_MS, 500).
 
@@ -18,8 +18,8 @@ states_test_() ->
       fun who_asks_in_between/0]}.
 
 tell(User, Text, Now, States) ->
-    {tell, Next} = look(User, Text, {Now, ?LEAVE_MS}, States),
-    {differs, Told} = told(User, Text, Now, Next),
+    {send, Next} = look(User, Text, {Now, ?LEAVE_MS}, States),
+    {differs, Told} = sent(User, Text, Now, Next),
     Told.
 
 same(User, Text, Now, States) ->
@@ -33,7 +33,7 @@ at_most_so_often() ->
                           First, [{1, <<"b">>}, {2, <<"c">>}, {998, <<"d">>}]),
     ?assertMatch({[], _}, due(999, Changed)),
     {[1], Due} = due(1000, Changed),
-    {differs, Told} = told(1, {ok, <<"d">>}, 1000, Due),
+    {differs, Told} = sent(1, {ok, <<"d">>}, 1000, Due),
     ?assertMatch({[], _}, due(100000, Told)),
     Back = same(1, {ok, <<"d">>}, 1001, same(1, {ok, <<"e">>}, 1001, Told)),
     ?assertMatch({[], _}, due(100000, Back)),
@@ -46,7 +46,7 @@ one_that_is_gone_may_come_back() ->
     Back = same(1, {ok, <<"a">>}, 300, Gone),
     ?assertMatch({[], _}, due(100000, Back)),
     {[1], Due} = due(10 + ?LEAVE_MS, Gone),
-    {differs, Left} = told(1, none, 510, Due),
+    {differs, Left} = sent(1, none, 510, Due),
     _ = tell(1, {ok, <<"a">>}, 511, Left).
 
 %% In the order of time; told once more it is the same.
@@ -56,7 +56,7 @@ of_each_user() ->
     Next = lists:foldl(fun(User, States) -> same(User, {ok, <<"b">>}, 9, States) end,
                        All, [3, 1, 2]),
     ?assertMatch({[1, 2], _}, due(1002, Next)),
-    ?assertMatch({same, _}, told(3, {ok, <<"a">>}, 9, Next)).
+    ?assertMatch({same, _}, sent(3, {ok, <<"a">>}, 9, Next)).
 
 %% What was told, not what is so by then; of who told nothing yet, that.
 who_asks_in_between() ->

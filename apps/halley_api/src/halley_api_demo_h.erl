@@ -23,7 +23,7 @@ asset([<<"config.json">>]) ->
     halley_api_reply:json({[{<<"api_port">>, halley_api_config:port(api)},
                             {<<"brain">>, list_to_binary(os:getpid())},
                             {<<"may_kill">>, halley_api_demo_act_h:may_act()},
-                            {<<"tells_presence">>, halley_presence_notes:may(<<"wall">>)}]});
+                            {<<"tells_presence">>, halley_presence_keys:may(<<"wall">>)}]});
 asset(Asset) ->
     case file(Asset) of
         {Name, Type} -> {200, headers(Type), read(Name)};

@@ -25,14 +25,16 @@ handle(get, What, Request) ->
 
 asked([<<"room">>, Subject], Request) ->
     with_id(Subject, <<"subject">>, fun(Id) ->
-        room(Request, fun(After, Limit) -> halley_present:room(Id, After, Limit) end)
+        room(Request, fun(After, Limit) -> halley_presence_query:room(Id, After, Limit) end)
     end);
 asked([<<"me">>, Subject], Request) ->
     {_, Rights} = halley_api_access:user(Request),
     with_id(Subject, <<"subject">>, fun(Id) ->
         case halley_api_rights:judge(presence, Id, Rights) of
             ok ->
-                room(Request, fun(After, Limit) -> halley_present:room_own(Id, After, Limit) end);
+                room(Request, fun(After, Limit) ->
+                    halley_presence_query:room_own(Id, After, Limit)
+                end);
             {error, Error} ->
                 halley_api_error:response(Error)
         end
@@ -40,7 +42,7 @@ asked([<<"me">>, Subject], Request) ->
 asked([<<"following_of">>, User], Request) ->
     with_id(User, <<"user">>, fun(Id) ->
         following(Request, fun(After, Limit) ->
-            halley_present:following_online(Id, After, Limit)
+            halley_presence_query:following_online(Id, After, Limit)
         end)
     end);
 asked([<<"following">>], Request) ->
@@ -49,7 +51,7 @@ asked([<<"following">>], Request) ->
         ok ->
             May = fun(Id) -> halley_api_rights:allows(presence, Id, Rights) end,
             following(Request, fun(After, Limit) ->
-                halley_present:following_online_own(User, After, Limit, May)
+                halley_presence_query:following_online_own(User, After, Limit, May)
             end);
         {error, Error} ->
             halley_api_error:response(Error)
@@ -70,7 +72,7 @@ following(Request, Read) ->
     end).
 
 states(large) -> [];
-states(Users) -> halley_presence_text:states(halley_present:states(Users)).
+states(Users) -> halley_presence_json:states(halley_presence_query:states(Users)).
 
 room(Request, Read) ->
     halley_api_reply:page(Request, fun(After, Limit) ->

@@ -10,7 +10,7 @@
 %% With `?last=N' the answer has the newest N events about S as well, the oldest first: a page of
 %% what was before up to where the subscription begins. That makes work, so it has a process.
 %%
-%% A subject after a byte that no id has stands for its presence (`halley_presence_notes'): that
+%% A subject after a byte that no id has stands for its presence (`halley_presence_keys'): that
 %% needs the right `presence' and a pattern in `presence.subjects'.
 %%
 %% `presence=*' is for those of all whom the user follows whom the rights let it see: where the
@@ -122,7 +122,7 @@ lost(Text, User, Said) ->
 is_lost(?STATE_NAME, User, Rights) ->
     halley_api_rights:judge(state, User, Rights) =/= ok;
 is_lost(Subject, _, Rights) ->
-    allowed(halley_presence_notes:subject(Subject), Subject, Rights, true) =/= ok.
+    allowed(halley_presence_keys:subject(Subject), Subject, Rights, true) =/= ok.
 
 %% A link's process judges one session after the other, mostly by the same text: it keeps what it
 %% read last.
@@ -140,7 +140,7 @@ rights(Text) ->
 each([], _, _) ->
     ok;
 each([Subject | Subjects], Rights, HasView) ->
-    case allowed(halley_presence_notes:subject(Subject), Subject, Rights, HasView) of
+    case allowed(halley_presence_keys:subject(Subject), Subject, Rights, HasView) of
         ok -> each(Subjects, Rights, HasView);
         {error, _} = Error -> Error
     end.
@@ -153,7 +153,7 @@ allowed(none, Subject, Rights, _) ->
 allowed({presence, Subject}, _, Rights, HasView) ->
     case halley_api_id:check(Subject, <<"presence">>) of
         {ok, Id} ->
-            case halley_presence_notes:may(Id) of
+            case halley_presence_keys:may(Id) of
                 true -> may_see(Id, Rights, HasView);
                 false -> {error, {400, <<"presence_off">>, not_told(Id)}}
             end;

@@ -6,9 +6,9 @@
 
 place_test_() ->
     {setup, fun() ->
-         meck:new(halley_present, [non_strict, no_link]),
-         meck:expect(halley_present, states, fun(_) -> [] end),
-         meck:expect(halley_present, room_own,
+         meck:new(halley_presence_query, [non_strict, no_link]),
+         meck:expect(halley_presence_query, states, fun(_) -> [] end),
+         meck:expect(halley_presence_query, room_own,
                      fun(Room, _, _) -> #{online => 1, users => [Room], next => done} end),
          meck:new(halley_past, [non_strict, no_link]),
          meck:expect(halley_past, page,
@@ -19,7 +19,7 @@ place_test_() ->
      end,
      fun(_) ->
          process_flag(priority, normal),
-         meck:unload([halley_present, halley_past])
+         meck:unload([halley_presence_query, halley_past])
      end,
      halley_api_fake:cases([fun both_forms/0, fun id_twice/0, fun id_missing/0,
                             fun of_servers/0])}.

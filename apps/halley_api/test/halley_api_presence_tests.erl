@@ -7,10 +7,10 @@
 
 presence_test_() ->
     {setup, fun() ->
-         meck:new(halley_present, [non_strict, no_link]),
-         meck:expect(halley_present, states, fun(_) -> [] end)
+         meck:new(halley_presence_query, [non_strict, no_link]),
+         meck:expect(halley_presence_query, states, fun(_) -> [] end)
      end,
-     fun(_) -> process_flag(priority, normal), meck:unload(halley_present) end,
+     fun(_) -> process_flag(priority, normal), meck:unload(halley_presence_query) end,
      halley_api_fake:cases([fun a_room/0, fun with_states/0, fun a_large_room/0,
                             fun who_is_online/0,
                             fun bad_requests/0, fun ones_own/0,
@@ -20,17 +20,17 @@ presence_test_() ->
 -define(MINE, "/v1/me/following/online").
 
 room(Room) ->
-    ok = meck:expect(halley_present, room, fun(_, _, _) -> Room end),
-    ok = meck:expect(halley_present, room_own, fun(_, _, _) -> Room end).
+    ok = meck:expect(halley_presence_query, room, fun(_, _, _) -> Room end),
+    ok = meck:expect(halley_presence_query, room_own, fun(_, _, _) -> Room end).
 
 online(Users, Next) ->
-    ok = meck:expect(halley_present, following_online, fun(_, _, _) -> {Users, Next} end),
-    ok = meck:expect(halley_present, following_online_own,
+    ok = meck:expect(halley_presence_query, following_online, fun(_, _, _) -> {Users, Next} end),
+    ok = meck:expect(halley_presence_query, following_online_own,
                      fun(_, _, _, May) -> {lists:filter(May, Users), Next} end).
 
 asked() ->
-    lists:last([Args || {_, {halley_present, Read, Args}, _} <- meck:history(halley_present),
-                        Read =/= states]).
+    History = meck:history(halley_presence_query),
+    lists:last([Args || {_, {halley_presence_query, Read, Args}, _} <- History, Read =/= states]).
 
 body({200, _, Body}) -> iolist_to_binary(Body).
 
@@ -49,7 +49,7 @@ a_room() ->
 %% http.md 23.3: as they were said; nothing of whom the right doesn't name.
 with_states() ->
     Said = fun(Users) -> [{U, <<"{\"n\":1.10}">>} || U <- Users, U =/= <<"eve">>] end,
-    meck:expect(halley_present, states, Said),
+    meck:expect(halley_presence_query, states, Said),
     room(#{online => 2, users => [<<"b\"b">>, <<"eve">>], next => done}),
     ?assertEqual(<<"{\"online\":2,\"users\":[\"b\\\"b\",\"eve\"],\"next\":null,"
                    "\"states\":{\"b\\\"b\":{\"n\":1.10}}}\n">>, body(get(?ROOM))),
@@ -57,7 +57,7 @@ with_states() ->
     ?assertEqual(#{<<"users">> => [<<"bob">>], <<"next">> => null,
                    <<"states">> => #{<<"bob">> => #{<<"n">> => 1.1}}},
                  json(own(<<"{\"presence\":[\"b*\"]}">>, ?MINE))),
-    meck:expect(halley_present, states, fun(_) -> [] end).
+    meck:expect(halley_presence_query, states, fun(_) -> [] end).
 
 a_large_room() ->
     room(#{online => 1000000, users => large, next => done}),
@@ -73,7 +73,7 @@ who_is_online() ->
 bad_requests() ->
     Unknown = {error, {unknown_id, <<"x">>}},
     room(Unknown),
-    ok = meck:expect(halley_present, following_online, fun(_, _, _) -> Unknown end),
+    ok = meck:expect(halley_presence_query, following_online, fun(_, _, _) -> Unknown end),
     [begin
          failed(400, bad_after, get(Path, [{<<"after">>, <<"x">>}])),
          failed(400, bad_limit, get(Path, [{<<"limit">>, <<"1001">>}])),

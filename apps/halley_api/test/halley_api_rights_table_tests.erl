@@ -122,22 +122,22 @@ table_test_() ->
 
 start() ->
     ok = halley_api_fake:start(),
-    ok = meck:new([halley_past, halley_present], [non_strict, no_link]),
+    ok = meck:new([halley_past, halley_presence_query], [non_strict, no_link]),
     meck:expect(halley_past, page, fun(_, _, _, _) ->
         {ok, #{events => [], gaps => [], kept => none, next => none, cursor => none}}
     end),
     Nobody = #{online => 0, users => [], next => done},
-    meck:expect(halley_present, room, fun(_, _, _) -> Nobody end),
-    meck:expect(halley_present, room_own, fun(_, _, _) -> Nobody end),
-    meck:expect(halley_present, following_online, fun(_, _, _) -> {[], done} end),
-    meck:expect(halley_present, following_online_own, fun(_, _, _, _) -> {[], done} end),
-    meck:expect(halley_present, states, fun(_) -> [] end),
-    ok = halley_presence_notes:turn_on("*").
+    meck:expect(halley_presence_query, room, fun(_, _, _) -> Nobody end),
+    meck:expect(halley_presence_query, room_own, fun(_, _, _) -> Nobody end),
+    meck:expect(halley_presence_query, following_online, fun(_, _, _) -> {[], done} end),
+    meck:expect(halley_presence_query, following_online_own, fun(_, _, _, _) -> {[], done} end),
+    meck:expect(halley_presence_query, states, fun(_) -> [] end),
+    ok = halley_presence_dirty:turn_on("*").
 
 stop() ->
-    ok = halley_presence_notes:turn_on(""),
+    ok = halley_presence_dirty:turn_on(""),
     _ = process_flag(priority, normal),
-    meck:unload([halley_past, halley_present]),
+    meck:unload([halley_past, halley_presence_query]),
     halley_api_fake:stop().
 
 row({Right, About, By, Door, Allowed}) ->
@@ -205,9 +205,9 @@ of_error(#{<<"code">> := Code}) -> Code.
 
 %% How often the brain was asked to do or to read anything.
 done() ->
+    Modules = [halley, halley_follows, halley_past, halley_presence_query],
     length([called || {_, {Module, Function, Args}, _} <-
-                          lists:append([meck:history(M) || M <- [halley, halley_follows,
-                                                                 halley_past, halley_present]]),
+                          lists:append([meck:history(M) || M <- Modules]),
                       {Module, Function} =/= {halley, publish_many} orelse Args =/= [[]],
                       not lists:member({Module, Function}, [{halley_follows, follow},
                                                             {halley_follows, unfollow}])

@@ -401,7 +401,7 @@ wish({add, Conn, User, Subject, Answer}, Sessions) ->
 wish({add_from, Conn, User, Subject, Answer}, Sessions) ->
     Answer(subscribe(Conn, User, Subject, Sessions));
 wish({watch, Conn, User, View, Answer}, Sessions) ->
-    Key = halley_presence_notes:key(<<"*">>),
+    Key = halley_presence_keys:key(<<"*">>),
     {Result, _} = subscribe(Conn, User, {Key, View}, Sessions),
     Answer(Result);
 wish({remove, Conn, _, Subject, Answer}, Sessions) ->

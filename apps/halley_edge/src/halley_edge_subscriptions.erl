@@ -124,7 +124,7 @@ judge_subjects(Rights, View, Subjects) ->
 
 %% An id, or what stands for the presence of one (15).
 is_one(Subject) ->
-    case halley_presence_notes:subject(Subject) of
+    case halley_presence_keys:subject(Subject) of
         {presence, Id} -> halley_id:check(Id) =:= ok;
         none -> halley_id:check(Subject) =:= ok
     end.

@@ -182,7 +182,7 @@ who_it_says_is_asking(Config) ->
 %% 19.3: a worker of a build before would say to the next brain that a session may see everybody, so
 %% it needs the right to that.
 views_that_it_does_not_keep(Config) ->
-    ok = halley_presence_notes:turn_on("*"),
+    ok = halley_presence_dirty:turn_on("*"),
     attacked(Config, fun(Edge) ->
         Everybody = <<1, $*>>,
         Some = <<"{\"presence\":[\"room/*\"]}">>,

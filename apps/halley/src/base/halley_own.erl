@@ -10,7 +10,7 @@
 
 -export([status/0, is_own/1, is_id/1]).
 
-%% Presence has 1 (`halley_presence_notes'), states have 2 (`halley_session_states').
+%% Presence has 1 (`halley_presence_keys'), states have 2 (`halley_session_states').
 -define(OWN, 3).
 %% Below it are control characters.
 -define(FIRST_OF_IDS, 16#20).

@@ -1,4 +1,5 @@
-%% Notes for `halley_presence': whom it has to look at, since something about them has changed.
+%% The dirty set of `halley_presence': users and subjects of whom something has changed since it
+%% looked at them.
 %%
 %% A note names something to look at, not a change: its reader reads the state of then. So a note
 %% that is there already isn't left twice, and the notes are bounded by the number of users,
@@ -13,29 +14,23 @@
 %%   {was_in, User, S}     one of its sessions was subscribed to S; while `halley_presence' begins
 %%   {watch, Word, Key}    a session that receives presence from now on
 %%
-%% `presence_subjects' of the configuration turns it on. While no session receives presence, only
-%% the last is left. Where it is off, a session that opens or closes costs one look at a term.
-%%
-%% A session asks by a subscription to `key/1' of a subject, which is no id: so it is kept, said
-%% again by the edge and forgotten as all subscriptions are (link.md 15). The key of everybody whom
-%% a user follows is that of `*'.
--module(halley_presence_notes).
+%% While no session receives presence, only the last is left. Where presence is off
+%% (`halley_presence_keys'), a session that opens or closes costs one look at a term.
+-module(halley_presence_dirty).
 
--export([new/0, turn_on/1, is_on/0, may/1, active/1, begins/1]).
--export([key/1, subject/1, gauges/0]).
+-export([new/0, turn_on/1, active/1, begins/1, gauges/0]).
 -export([changed/1, followed/1, subscribed/3, stated/2, take/0]).
--export_type([note/0, key/0]).
+-export_type([note/0]).
 
 -type user_number() :: halley_id:user_number().
-%% The subject behind a byte that no id has.
--type key() :: <<_:16, _:_*8>>.
 -type note() :: {user | there | followed | state | forgotten, user_number()}
               | {visitors, halley_id:id()} | {was_in, user_number(), halley_id:id()}
-              | {watch, halley_directory:word(), key()}.
+              | {watch, halley_directory:word(), halley_presence_keys:key()}.
 
+%% Of a key (`halley_presence_keys').
 -define(PRESENCE, 1).
--define(ON, {?MODULE, on}).
-%% Cells: of how many subjects somebody is told, whether the process has been woken, and whether it
+-define(CELLS, {?MODULE, cells}).
+%% Cells: how many subjects have listeners, whether the process has been woken, and whether it
 %% begins.
 -define(ACTIVE, 1).
 -define(WOKEN, 2).
@@ -48,67 +43,43 @@ new() ->
     ok = halley_metrics:gauges([presence_subjects], fun gauges/0),
     turn_on(application:get_env(halley, presence_subjects, "")).
 
-%% By patterns with commas between: ids, and prefixes that end in `*'.
+%% Sets the subjects whose presence may be sent, as `halley_presence_keys:turn_on/1' does.
 -spec turn_on(string() | binary()) -> ok.
 turn_on(Text) ->
-    Parts = binary:split(unicode:characters_to_binary(Text), <<",">>, [global]),
-    case [halley_pattern:new(Trimmed)
-          || Part <- Parts, Trimmed <- [string:trim(Part)], Trimmed =/= <<>>] of
-        [] ->
-            _ = persistent_term:erase(?ON),
-            ok;
-        Patterns ->
-            persistent_term:put(?ON, {atomics:new(3, []), Patterns})
+    case halley_presence_keys:turn_on(Text) of
+        true ->
+            persistent_term:put(?CELLS, atomics:new(3, []));
+        false ->
+            _ = persistent_term:erase(?CELLS),
+            ok
     end.
 
--spec is_on() -> boolean().
-is_on() -> persistent_term:get(?ON, off) =/= off.
-
-%% Whether presence of this subject may be told. `*' is for whom a user follows.
--spec may(binary()) -> boolean().
-may(Subject) ->
-    case persistent_term:get(?ON, off) of
-        off -> false;
-        {_, _} when Subject =:= <<"*">> -> true;
-        {_, Patterns} -> halley_pattern:is_any_match(Patterns, Subject)
-    end.
-
-%% Says of how many subjects somebody is told.
+%% Sets how many subjects have listeners.
 -spec active(non_neg_integer()) -> ok.
 active(Subjects) ->
-    {Cells, _} = persistent_term:get(?ON),
-    atomics:put(Cells, ?ACTIVE, Subjects).
+    atomics:put(persistent_term:get(?CELLS), ?ACTIVE, Subjects).
 
-%% Says whether it begins, so that it is told where users were.
+%% Sets whether the process begins: then notes say where users were.
 -spec begins(boolean()) -> ok.
 begins(Does) ->
-    {Cells, _} = persistent_term:get(?ON),
-    atomics:put(Cells, ?BEGINS, case Does of true -> 1; false -> 0 end).
+    atomics:put(persistent_term:get(?CELLS), ?BEGINS, case Does of true -> 1; false -> 0 end).
 
 %% For metrics.
 -spec gauges() -> #{presence_subjects := non_neg_integer()}.
 gauges() ->
-    #{presence_subjects => case persistent_term:get(?ON, off) of
+    #{presence_subjects => case persistent_term:get(?CELLS, off) of
                                off -> 0;
-                               {Cells, _} -> atomics:get(Cells, ?ACTIVE)
+                               Cells -> atomics:get(Cells, ?ACTIVE)
                            end}.
-
--spec key(binary()) -> key().
-key(Subject) -> <<?PRESENCE, Subject/binary>>.
-
-%% Of which subject this is the key.
--spec subject(binary()) -> {presence, binary()} | none.
-subject(<<?PRESENCE, Subject/binary>>) -> {presence, Subject};
-subject(_) -> none.
 
 %% --- by who changes something --------------------------------------------------------------------
 
 %% A session of the user opened or closed.
 -spec changed(user_number()) -> ok.
 changed(User) ->
-    case persistent_term:get(?ON, off) of
+    case persistent_term:get(?CELLS, off) of
         off -> ok;
-        {Cells, _} -> atomics:get(Cells, ?ACTIVE) > 0 andalso note(of_sessions(User), Cells), ok
+        Cells -> atomics:get(Cells, ?ACTIVE) > 0 andalso note(of_sessions(User), Cells), ok
     end.
 
 of_sessions(User) ->
@@ -120,10 +91,10 @@ of_sessions(User) ->
 %% Follows <<Subject:32, User:32, ...>> have changed.
 -spec followed(binary()) -> ok.
 followed(Pairs) ->
-    case persistent_term:get(?ON, off) of
+    case persistent_term:get(?CELLS, off) of
         off ->
             ok;
-        {Cells, _} ->
+        Cells ->
             _ = [note_if_active({followed, User}, Cells) || <<_:32, User:32>> <= Pairs],
             ok
     end.
@@ -132,9 +103,9 @@ followed(Pairs) ->
 -spec subscribed(halley_directory:word(), user_number() | nobody,
                  {added | again | removed, [binary()]}) -> ok.
 subscribed(Word, User, {What, Subjects}) ->
-    case persistent_term:get(?ON, off) of
+    case persistent_term:get(?CELLS, off) of
         off -> ok;
-        {Cells, _} -> lists:foreach(fun(S) -> of_one(S, What, Word, User, Cells) end, Subjects)
+        Cells -> lists:foreach(fun(S) -> of_one(S, What, Word, User, Cells) end, Subjects)
     end.
 
 of_one(<<?PRESENCE, _/binary>>, removed, _, _, _) -> ok;
@@ -150,9 +121,9 @@ of_one(Subject, What, _, User, Cells) ->
 %% `forgotten': the user was deleted, and none of its sessions has one.
 -spec stated(state | forgotten, user_number()) -> ok.
 stated(What, User) ->
-    case persistent_term:get(?ON, off) of
+    case persistent_term:get(?CELLS, off) of
         off -> ok;
-        {Cells, _} -> note_if_active({What, User}, Cells)
+        Cells -> note_if_active({What, User}, Cells)
     end.
 
 note_if_active(Note, Cells) ->
@@ -180,6 +151,6 @@ wake(Pid) ->
 %% the look leaves another.
 -spec take() -> [note()].
 take() ->
-    {Cells, _} = persistent_term:get(?ON),
+    Cells = persistent_term:get(?CELLS),
     ok = atomics:put(Cells, ?WOKEN, 0),
     [Note || {Note} <- ets:tab2list(?MODULE), ets:delete(?MODULE, Note)].

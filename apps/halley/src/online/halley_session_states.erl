@@ -107,7 +107,7 @@ put(User, Word, [_ | _] = Pieces) when is_integer(User) ->
     <<At:64, Text/binary>> = iolist_to_binary([Part || <<_, _, Part/binary>> <- Pieces]),
     _ = met(At),
     true = ets:insert(?MODULE, {{User, Word}, At, Text}),
-    halley_presence_notes:stated(state, User);
+    halley_presence_dirty:stated(state, User);
 put(_, _, _) ->
     ok.
 
@@ -115,14 +115,14 @@ put(_, _, _) ->
 delete(User, Word) ->
     case ets:take(?MODULE, {User, Word}) of
         [] -> ok;
-        [_] -> halley_presence_notes:stated(state, User)
+        [_] -> halley_presence_dirty:stated(state, User)
     end.
 
 %% Of a user that is deleted.
 -spec forget(user_number()) -> ok.
 forget(User) ->
     lists:foreach(fun({Word, _, _}) -> ets:delete(?MODULE, {User, Word}) end, rows(User)),
-    halley_presence_notes:stated(forgotten, User).
+    halley_presence_dirty:stated(forgotten, User).
 
 %% --- what is read --------------------------------------------------------------------------------
 

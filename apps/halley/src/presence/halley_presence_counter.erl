@@ -5,7 +5,7 @@
 %% long as it took: however many requests there are, it uses a small share of one processor.
 %%
 %% It remembers ?KEPT_MAX subjects, and nothing without requests.
--module(halley_present_counts).
+-module(halley_presence_counter).
 -behaviour(gen_server).
 
 -export([start_link/0, count/2]).

@@ -1,5 +1,5 @@
-%% Users that went while `halley_presence' begins: from a note on, for as long as a user may come
-%% back.
+%% Departures while `halley_presence' begins: the users that went, from a note on, for as long as a
+%% user may come back.
 %%
 %% A process that begins sends the state, which replaces its listeners' knowledge. A user that went
 %% a moment before isn't there, but hasn't left yet either: it is reported as present, and as gone
@@ -8,52 +8,65 @@
 %%
 %% Of a user that was in a subject by a subscription, the note names the subject; everything else is
 %% read when it is needed. Pure but for that reading; empty once all has begun.
--module(halley_presence_recent).
+-module(halley_presence_departures).
 
--export([new/0, note/3, since/2, users/1, rooms/2]).
--export_type([recent/0]).
+-export([new/0, note/3, since/2, users/1, into_roster/4]).
+-export_type([departures/0]).
 
 -type user_number() :: halley_id:user_number().
 
--record(recent, {
+-record(departures, {
     users = #{} :: #{user_number() => SinceMs :: integer()},
     %% Subjects that one of its sessions was subscribed to until then.
-    rooms = #{} :: #{{user_number(), halley_id:id()} => SinceMs :: integer()}
+    subjects = #{} :: #{{user_number(), halley_id:id()} => SinceMs :: integer()}
 }).
--opaque recent() :: #recent{}.
+-opaque departures() :: #departures{}.
 
--spec new() -> recent().
-new() -> #recent{}.
+-spec new() -> departures().
+new() -> #departures{}.
 
--spec note(halley_presence_notes:note(), NowMs :: integer(), recent()) -> recent().
-note({What, User}, Now, #recent{users = Users} = Recent) when What =:= user; What =:= there ->
+-spec note(halley_presence_dirty:note(), NowMs :: integer(), departures()) -> departures().
+note({What, User}, Now, #departures{users = Users} = Departures)
+  when What =:= user; What =:= there ->
     case halley_directory:sessions(User) of
         %% It had none before, as far as is known. Of one that was there, the note says so.
-        [] when What =:= user, is_map_key(User, Users) -> Recent;
-        [] -> Recent#recent{users = Users#{User => Now}};
-        _ -> Recent#recent{users = maps:remove(User, Users)}
+        [] when What =:= user, is_map_key(User, Users) -> Departures;
+        [] -> Departures#departures{users = Users#{User => Now}};
+        _ -> Departures#departures{users = maps:remove(User, Users)}
     end;
-note({was_in, User, Subject}, Now, #recent{rooms = Rooms} = Recent) ->
-    Recent#recent{rooms = Rooms#{{User, Subject} => Now}};
-note(_, _, Recent) ->
-    Recent.
+note({was_in, User, Subject}, Now, #departures{subjects = Subjects} = Departures) ->
+    Departures#departures{subjects = Subjects#{{User, Subject} => Now}};
+note(_, _, Departures) ->
+    Departures.
 
 %% Those that went since then, and no others.
--spec since(SinceMs :: integer(), recent()) -> recent().
-since(Since, #recent{users = Users, rooms = Rooms}) ->
+-spec since(SinceMs :: integer(), departures()) -> departures().
+since(Since, #departures{users = Users, subjects = Subjects}) ->
     IsLater = fun(_, At) -> At > Since end,
-    #recent{users = maps:filter(IsLater, Users), rooms = maps:filter(IsLater, Rooms)}.
+    #departures{users = maps:filter(IsLater, Users), subjects = maps:filter(IsLater, Subjects)}.
 
--spec users(recent()) -> [user_number()].
-users(#recent{users = Users}) -> maps:keys(Users).
+-spec users(departures()) -> [user_number()].
+users(#departures{users = Users}) -> maps:keys(Users).
 
-%% In which of these subjects they would be if they were back, and their names.
--spec rooms(#{halley_id:id() => term()}, recent()) ->
-    [{halley_id:id(), user_number(), Name :: halley_id:id()}].
-rooms(Asked, #recent{users = Users, rooms = Rooms}) ->
-    In = [{Subject, User} || {User, Subject} <- maps:keys(Rooms), is_map_key(Subject, Asked)],
+%% Puts them into the roster of these subjects, where they would be if they were back; they are away
+%% from now on.
+-spec into_roster(NowMs :: integer(), Watched :: #{halley_id:id() => term()},
+                  halley_presence_roster:roster(), departures()) -> halley_presence_roster:roster().
+into_roster(Now, Watched, Roster, Departures) ->
+    lists:foldl(fun({Subject, User, Name}, R) ->
+        case is_map_key(User, halley_presence_roster:users(Subject, R)) of
+            true ->
+                R;
+            false ->
+                {_, Here} = halley_presence_roster:here(Subject, User, Name, R),
+                halley_presence_roster:away({Subject, User}, Now, Here)
+        end
+    end, Roster, members(Watched, Departures)).
+
+members(Watched, #departures{users = Users, subjects = Subjects}) ->
+    In = [{Subject, User} || {User, Subject} <- maps:keys(Subjects), is_map_key(Subject, Watched)],
     Followed = [{Subject, User} || User <- maps:keys(Users), name(User) =/= none,
-                                   Subject <- halley_presence_rooms:by_follow(User, Asked)],
+                                   Subject <- halley_presence_watch:by_follow(User, Watched)],
     [{Subject, User, Name} || {Subject, User} <- lists:usort(In ++ Followed),
                               Name <- [name(User)], Name =/= none].
 

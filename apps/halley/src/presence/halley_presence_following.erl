@@ -9,7 +9,7 @@
 %% It belongs to `halley_presence', which says when a user that is away has left.
 -module(halley_presence_following).
 
--export([new/0, still/2, look/2, leave/2, join/2, left/1, update/3, is_told/2, state/3, idle/2]).
+-export([new/0, still/2, look/2, leave/2, join/2, left/1, update/3, state/3, idle/2]).
 -export_type([following/0, said/0]).
 
 -define(KEY, <<1, $*>>).
@@ -21,9 +21,9 @@
 }).
 -opaque following() :: #following{}.
 -type user_number() :: halley_id:user_number().
-%% What users are told to say of themselves.
--type said() :: fun(([user_number()]) -> halley_presence_states:said()).
-%% What is to be told, and to which sessions.
+%% The states of users as listeners know them.
+-type said() :: fun(([user_number()]) -> halley_presence_throttle:said()).
+%% A text, and the sessions that get it.
 -type text() :: {[halley_directory:word()], Json :: binary()}.
 
 -spec new() -> following().
@@ -50,8 +50,8 @@ put(User, Is, Online) ->
     Word = atomics:get(Online, At),
     atomics:put(Online, At, case Is of true -> Word bor Bit; false -> Word band bnot Bit end).
 
-%% What is so now, beside what was told: `same', or the user is `away', or it has `joined' and is
-%% told to be there from now on.
+%% The truth compared with the last report: `same', or the user is `away', or it has `joined' and
+%% counts as reported from now on.
 -spec look(user_number(), following()) -> same | away | joined.
 look(User, #following{online = Online}) ->
     case {halley_directory:lookup(halley_directory_atomics:chunks(), User), get(User, Online)} of
@@ -77,33 +77,33 @@ leave(User, #following{online = Online}) ->
             same
     end.
 
-%% What the followers that asked are told as the user joins, and when it has left.
+%% The text for listening followers as the user joins, and when it has left.
 -spec join(user_number(), said()) -> text().
 join(User, Said) ->
     to_followers(User, fun(Name) ->
         Text = case Said([User]) of [{_, T}] -> {ok, T}; [] -> none end,
-        halley_presence_text:change(<<"*">>, {Name, Text}, join)
+        halley_presence_json:change(<<"*">>, {Name, Text}, join)
     end).
 
 -spec left(user_number()) -> text().
 left(User) ->
     to_followers(User, fun(Name) ->
-        halley_presence_text:change(<<"*">>, {Name, none}, leave)
+        halley_presence_json:change(<<"*">>, {Name, none}, leave)
     end).
 
-%% The same of what the user's session says of itself.
--spec update(user_number(), halley_presence_states:text(), following()) -> text().
-update(User, Said, Following) ->
-    case is_told(User, Following) of
+%% The same for the state that the user's session says of itself.
+-spec update(user_number(), halley_presence_throttle:text(), following()) -> text().
+update(User, Said, #following{online = Online}) ->
+    case get(User, Online) of
         true ->
             to_followers(User, fun(Name) ->
-                halley_presence_text:update(<<"*">>, Name, Said)
+                halley_presence_json:update(<<"*">>, Name, Said)
             end);
         false ->
             {[], <<>>}
     end.
 
-%% Mostly no follower is there that asked, and no name is looked up.
+%% Mostly no follower listens, and no name is looked up.
 to_followers(User, Text) ->
     case words(User) of
         [] ->
@@ -120,17 +120,13 @@ to(Words, Text, Name) -> {Words, Text(Name)}.
 
 seeing(Name, Asked) ->
     Words = [Word || {Word, View} <- Asked, halley_presence_views:allows(View, Name)],
-    halley_presence_asked:without(?KEY, Words).
+    halley_presence_pending:without(?KEY, Words).
 
-%% Whether the user was told to be online.
--spec is_told(user_number(), following()) -> boolean().
-is_told(User, #following{online = Online}) -> get(User, Online).
-
-%% Of users that are to be told of. A number that was given back has no followers.
+%% Of users that may be reported. A number that was given back has no followers.
 name(User) ->
     try halley_ids:name(User) of
         Name ->
-            case halley_presence_notes:may(Name) of
+            case halley_presence_keys:may(Name) of
                 true -> Name;
                 false -> none
             end
@@ -165,8 +161,8 @@ asked(Several, Words) ->
                    (_, Acc) -> Acc
                 end, Words, Several).
 
-%% What a session is told of who of those that its user follows was told to be online, more than
-%% `presence_users_max' by their number.
+%% The state for a session: those of the users that its user follows that were reported as online,
+%% or their number if they are more than `presence_users_max'.
 -spec state(halley_directory:word(), said(), following()) -> [text()].
 state(Word, Said, Following) -> state(Word, halley_subscriptions:user(Word), Said, Following).
 
@@ -178,7 +174,7 @@ state(Word, User, Said, #following{online = Online}) when is_integer(User) ->
                                View =/= none, halley_presence_views:allows(View, Name)],
     Many = length(Users),
     Texts = case Many > halley_limits:get(presence_users_max) of
-        true -> [halley_presence_text:large(<<"*">>, Many)];
+        true -> [halley_presence_json:large(<<"*">>, Many)];
         false -> named(Users, Said)
     end,
     [{[Word], Text} || Text <- Texts];
@@ -187,10 +183,10 @@ state(_, _, _, _) ->
 
 named(Users, Said) ->
     {Numbers, Names} = lists:unzip(Users),
-    halley_presence_text:state(<<"*">>, 0, Names, [{proplists:get_value(Number, Users), Text}
+    halley_presence_json:state(<<"*">>, 0, Names, [{proplists:get_value(Number, Users), Text}
                                                    || {Number, Text} <- Said(Numbers)]).
 
-%% Asked now and then: when nobody has asked for a while, it is of no use any more.
+%% Called now and then: it is `gone' when no session has listened for a while.
 -spec idle(IsAsked :: boolean(), following()) -> {stays, following()} | gone.
 idle(true, Following) -> {stays, Following#following{is_idle = false}};
 idle(false, #following{is_idle = true}) -> gone;

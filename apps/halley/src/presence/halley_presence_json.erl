@@ -1,25 +1,25 @@
 %% Presence messages as JSON on one line (http.md 22.7).
--module(halley_presence_text).
+-module(halley_presence_json).
 
 -export([change/3, update/3, state/4, states/1, large/2, online/2]).
 -export_type([said/0]).
 
 %% More bytes of names than a frame has room for beside its connections (link.md 15.1) are counted.
 -define(NAMES_BYTES_MAX, 131072).
-%% And of the states beside them; what has no room is told behind it, each by itself.
+%% And of the states beside them; what has no room follows, each by itself.
 -define(STATES_BYTES_MAX, 49152).
 
 %% Users that have a state, and what their sessions said.
 -type said() :: [{User :: halley_id:id(), Text :: binary()}].
 
--spec change(halley_id:id(), {User :: halley_id:id(), halley_presence_states:text()},
+-spec change(halley_id:id(), {User :: halley_id:id(), halley_presence_throttle:text()},
              join | leave) -> binary().
 change(Subject, {User, Said}, What) ->
     Data = case Said of none -> []; {ok, Text} -> [",\"data\":", Text] end,
     text(Subject, [",\"user\":", string(User), ",\"state\":\"", atom_to_binary(What), $", Data]).
 
 %% What a user's session says of itself has changed.
--spec update(halley_id:id(), User :: halley_id:id(), halley_presence_states:text()) -> binary().
+-spec update(halley_id:id(), User :: halley_id:id(), halley_presence_throttle:text()) -> binary().
 update(Subject, User, Said) ->
     Data = case Said of none -> <<"null">>; {ok, Text} -> Text end,
     text(Subject, [",\"user\":", string(User), ",\"state\":\"update\",\"data\":", Data]).

@@ -1,4 +1,5 @@
-%% Present users: in a room, and among those whom a user follows (docs/internals/presence.md).
+%% Queries: the users that are present in a subject, and among those whom a user follows
+%% (docs/internals/presence.md).
 %%
 %% Present in a subject is whom an event about it would reach now: its followers that are online,
 %% the subject itself if it is a user that is online, and who has a session that is subscribed to
@@ -6,11 +7,11 @@
 %% sessions.
 %%
 %% A subject with more than `presence_listed_max' followers, or subscribed sessions, is *large*: its
-%% users are counted, not named, by `halley_present_counts'.
+%% users are counted, not named, by `halley_presence_counter'.
 %%
 %% It only reads, in the caller's process, from the same tables as a publish. It may see changes of
 %% that moment or not. `halley_presence' sends changes.
--module(halley_present).
+-module(halley_presence_query).
 
 -export([following_online/3, following_online_own/4, room/3, room_own/3]).
 -export([users/1, states/1, counted/1, is_large/1]).
@@ -173,7 +174,7 @@ online(Users, Chunks) ->
 %% How many there are, or were a moment ago.
 -spec counted(id()) -> non_neg_integer().
 counted(Subject) ->
-    halley_present_counts:count(Subject, fun count/1).
+    halley_presence_counter:count(Subject, fun count/1).
 
 count(Subject) ->
     {Users, Visitors} = users(Subject),

@@ -1,74 +1,71 @@
-%% Presence as it was sent, and users who are about to have left: no messages, no time of its own.
+%% The roster that listeners have: for each subject whose users are named, the users that were
+%% reported as present, by the names in those messages. No messages, no time of its own.
 %%
-%% For each subject whose users are named, the users that were reported as present, by the names in
-%% those messages. A user that is away is on its way out (`away/3'): `due/3' gives it when it has
-%% been away for the time that `new/1' was given, unless it came back.
+%% A user that is away is on its way out (`away/3'): `due/3' gives it when it has been away for the
+%% time that `new/1' was given, unless it came back (`halley_presence_debounce').
 %%
 %% `{following, User}' may be on its way out as well; `halley_presence_following' knows whether it
 %% was reported as present.
--module(halley_presence_told).
+-module(halley_presence_roster).
 
 -export([new/1, fill/3, drop/2, here/4, back/2, away/3, away_anew/3, due/3]).
 -export([names/2, users/2, count/2, subjects/2]).
--export_type([told/0]).
+-export_type([roster/0]).
 
 -type subject() :: halley_id:id().
 -type user_number() :: halley_id:user_number().
 -type member() :: {subject() | following, user_number()}.
 
--record(told, {
-    leave_ms :: pos_integer(),
+-record(roster, {
     users = #{} :: #{subject() => #{user_number() => Name :: halley_id:id()}},
     %% For each user the subjects that have it.
     subjects = #{} :: #{user_number() => [subject()]},
-    away = #{} :: #{member() => DueMs :: integer()},
-    %% In the order of time; an entry counts if `away' has the same time.
-    queue = queue:new() :: queue:queue({DueMs :: integer(), member()})
+    leaving :: halley_presence_debounce:debounce()
 }).
--opaque told() :: #told{}.
+-opaque roster() :: #roster{}.
 
--spec new(LeaveMs :: pos_integer()) -> told().
-new(LeaveMs) -> #told{leave_ms = LeaveMs}.
+-spec new(LeaveMs :: pos_integer()) -> roster().
+new(LeaveMs) -> #roster{leaving = halley_presence_debounce:new(LeaveMs)}.
 
-%% These are told to be there, and no others.
--spec fill(subject(), [{user_number(), halley_id:id()}], told()) -> told().
-fill(Subject, Users, Told) ->
-    lists:foldl(fun({User, Name}, T) ->
-        {_, Next} = here(Subject, User, Name, T),
+%% These are reported as present, and no others.
+-spec fill(subject(), [{user_number(), halley_id:id()}], roster()) -> roster().
+fill(Subject, Users, Roster) ->
+    lists:foldl(fun({User, Name}, R) ->
+        {_, Next} = here(Subject, User, Name, R),
         Next
-    end, drop(Subject, Told), Users).
+    end, drop(Subject, Roster), Users).
 
-%% Nothing is told of it any more.
--spec drop(subject(), told()) -> told().
-drop(Subject, #told{users = All} = Told) ->
+%% Nothing is reported of it any more.
+-spec drop(subject(), roster()) -> roster().
+drop(Subject, #roster{users = All} = Roster) ->
     case maps:take(Subject, All) of
         {Users, Others} ->
-            lists:foldl(fun(User, T) -> forget(Subject, User, T) end,
-                        Told#told{users = Others}, maps:keys(Users));
+            lists:foldl(fun(User, R) -> forget(Subject, User, R) end,
+                        Roster#roster{users = Others}, maps:keys(Users));
         error ->
-            Told
+            Roster
     end.
 
-forget(Subject, User, #told{subjects = Subjects, away = Away} = Told) ->
+forget(Subject, User, #roster{subjects = Subjects} = Roster) ->
     Left = case lists:delete(Subject, maps:get(User, Subjects, [])) of
         [] -> maps:remove(User, Subjects);
         Others -> Subjects#{User => Others}
     end,
-    Told#told{subjects = Left, away = maps:remove({Subject, User}, Away)}.
+    back({Subject, User}, Roster#roster{subjects = Left}).
 
-%% The user is there; `joined' if that wasn't told. A number may have another name by now: then the
-%% user of that name has left.
--spec here(subject(), user_number(), halley_id:id(), told()) ->
-    {joined | known | {instead_of, Name :: halley_id:id()}, told()}.
-here(Subject, User, Name, #told{users = All, subjects = Subjects} = Told) ->
+%% The user is there; `joined' if that wasn't reported. A number may have another name by now: then
+%% the user of that name has left.
+-spec here(subject(), user_number(), halley_id:id(), roster()) ->
+    {joined | known | {instead_of, Name :: halley_id:id()}, roster()}.
+here(Subject, User, Name, #roster{users = All, subjects = Subjects} = Roster) ->
     Users = maps:get(Subject, All, #{}),
     case Users of
         #{User := Name} ->
-            {known, back({Subject, User}, Told)};
+            {known, back({Subject, User}, Roster)};
         #{} ->
             Its = [Subject | lists:delete(Subject, maps:get(User, Subjects, []))],
-            Next = Told#told{users = All#{Subject => Users#{User => Name}},
-                             subjects = Subjects#{User => Its}},
+            Next = Roster#roster{users = All#{Subject => Users#{User => Name}},
+                                 subjects = Subjects#{User => Its}},
             {joined(maps:find(User, Users)), back({Subject, User}, Next)}
     end.
 
@@ -76,69 +73,45 @@ joined(error) -> joined;
 joined({ok, Other}) -> {instead_of, Other}.
 
 %% It isn't on its way out.
--spec back(member(), told()) -> told().
-back(Member, #told{away = Away} = Told) when is_map_key(Member, Away) ->
-    Told#told{away = maps:remove(Member, Away)};
-back(_, Told) ->
-    Told.
+-spec back(member(), roster()) -> roster().
+back(Member, #roster{leaving = Leaving} = Roster) ->
+    Roster#roster{leaving = halley_presence_debounce:back(Member, Leaving)}.
 
 %% It isn't there; if that is known already, since then.
--spec away(member(), NowMs :: integer(), told()) -> told().
-away(Member, _, #told{away = Away} = Told) when is_map_key(Member, Away) ->
-    Told;
-away(Member, Now, Told) ->
-    away_anew(Member, Now, Told).
+-spec away(member(), NowMs :: integer(), roster()) -> roster().
+away(Member, Now, #roster{leaving = Leaving} = Roster) ->
+    Roster#roster{leaving = halley_presence_debounce:away(Member, Now, Leaving)}.
 
 %% It isn't there, and was until now, whatever is known of it.
--spec away_anew(member(), NowMs :: integer(), told()) -> told().
-away_anew(Member, Now, #told{leave_ms = LeaveMs} = Told) ->
-    put_away(Member, Now + LeaveMs, Told).
-
-put_away(Member, Due, #told{away = Away, queue = Queue} = Told) ->
-    Told#told{away = Away#{Member => Due}, queue = queue:in({Due, Member}, Queue)}.
+-spec away_anew(member(), NowMs :: integer(), roster()) -> roster().
+away_anew(Member, Now, #roster{leaving = Leaving} = Roster) ->
+    Roster#roster{leaving = halley_presence_debounce:away_anew(Member, Now, Leaving)}.
 
 %% Those that have been away for long enough, in the order in which they left: users of subjects by
-%% their names. Those that are `Held' have a session that is on its way in, and wait once more.
--spec due(NowMs :: integer(), Held :: fun((member()) -> boolean()), told()) ->
-    {[{subject(), Name :: halley_id:id()} | {following, user_number()}], told()}.
-due(Now, Held, Told) -> due(Now, Held, Told, []).
+%% their names. Those that are `Held' wait once more.
+-spec due(NowMs :: integer(), Held :: fun((member()) -> boolean()), roster()) ->
+    {[{subject(), Name :: halley_id:id()} | {following, user_number()}], roster()}.
+due(Now, Held, #roster{leaving = Leaving} = Roster) ->
+    {Members, Next} = halley_presence_debounce:due(Now, Held, Leaving),
+    lists:mapfoldl(fun left/2, Roster#roster{leaving = Next}, Members).
 
-due(Now, Held, #told{queue = Queue, away = Away, leave_ms = LeaveMs} = Told, Left) ->
-    case queue:peek(Queue) of
-        {value, {Due, Member}} when Due =< Now ->
-            Next = Told#told{queue = queue:drop(Queue)},
-            case Away of
-                #{Member := Due} ->
-                    Gone = Next#told{away = maps:remove(Member, Away)},
-                    case Held(Member) of
-                        true -> due(Now, Held, put_away(Member, Now + LeaveMs, Gone), Left);
-                        false -> left(Member, Now, Held, Gone, Left)
-                    end;
-                #{} ->
-                    due(Now, Held, Next, Left)
-            end;
-        _ ->
-            {lists:reverse(Left), Told}
-    end.
-
-left({following, _} = Member, Now, Held, Told, Left) ->
-    due(Now, Held, Told, [Member | Left]);
-left({Subject, User}, Now, Held, #told{users = All} = Told, Left) ->
+left({following, _} = Member, Roster) ->
+    {Member, Roster};
+left({Subject, User}, #roster{users = All} = Roster) ->
     {Name, Others} = maps:take(User, map_get(Subject, All)),
-    Next = forget(Subject, User, Told#told{users = All#{Subject := Others}}),
-    due(Now, Held, Next, [{Subject, Name} | Left]).
+    {{Subject, Name}, forget(Subject, User, Roster#roster{users = All#{Subject := Others}})}.
 
-%% Those that were told to be there, in the order of their numbers.
--spec names(subject(), told()) -> [halley_id:id()].
-names(Subject, #told{users = All}) ->
+%% Those that were reported as present, in the order of their numbers.
+-spec names(subject(), roster()) -> [halley_id:id()].
+names(Subject, #roster{users = All}) ->
     [Name || {_, Name} <- lists:sort(maps:to_list(maps:get(Subject, All, #{})))].
 
--spec users(subject(), told()) -> #{user_number() => Name :: halley_id:id()}.
-users(Subject, #told{users = All}) -> maps:get(Subject, All, #{}).
+-spec users(subject(), roster()) -> #{user_number() => Name :: halley_id:id()}.
+users(Subject, #roster{users = All}) -> maps:get(Subject, All, #{}).
 
--spec count(subject(), told()) -> non_neg_integer().
-count(Subject, #told{users = All}) -> map_size(maps:get(Subject, All, #{})).
+-spec count(subject(), roster()) -> non_neg_integer().
+count(Subject, #roster{users = All}) -> map_size(maps:get(Subject, All, #{})).
 
-%% Where a user was told to be.
--spec subjects(user_number(), told()) -> [subject()].
-subjects(User, #told{subjects = Subjects}) -> maps:get(User, Subjects, []).
+%% Where a user was reported as present.
+-spec subjects(user_number(), roster()) -> [subject()].
+subjects(User, #roster{subjects = Subjects}) -> maps:get(User, Subjects, []).

@@ -63,14 +63,14 @@ start_link() ->
 %% A session of the user has been opened or closed in the directory.
 -spec changed(user_number()) -> ok.
 changed(User) ->
-    ok = halley_presence_notes:changed(User),
+    ok = halley_presence_dirty:changed(User),
     lists:foreach(fun(Row) -> mark(Row, User, fun pressed/0) end, groups_of(User)).
 
 %% The same for a process that must not wait for a shard: the directory's owner, when a session that
 %% is a process has ended.
 -spec ended(user_number()) -> ok.
 ended(User) ->
-    ok = halley_presence_notes:changed(User),
+    ok = halley_presence_dirty:changed(User),
     lists:foreach(fun(Row) -> mark(Row, User, fun() -> no_wait end) end, groups_of(User)).
 
 -spec groups_of(user_number()) -> [row()].
@@ -89,7 +89,7 @@ groups_of(User, _) ->
 %% These pairs <<Subject:32, User:32, ...>> were added or removed, in both directions.
 -spec followed(halley_pages:packed()) -> ok.
 followed(Pairs) ->
-    ok = halley_presence_notes:followed(Pairs),
+    ok = halley_presence_dirty:followed(Pairs),
     case halley_groups_table:size() of
         0 -> ok;
         _ -> followed(Pairs, -1, [])

@@ -5,17 +5,17 @@
 %% get then includes it.
 %%
 %% Invariant: a session is here before it is found in the table, or by its row, and until it is sent
-%% the state, or ends. Its request leaves a note after that (`halley_presence_notes'), so no session
+%% the state, or ends. Its request leaves a note after that (`halley_presence_dirty'), so no session
 %% stays here for ever.
 %%
 %% A row {{Key, Word}} of an ordered ETS for each; mostly there is none, and a look is one step.
--module(halley_presence_asked).
+-module(halley_presence_pending).
 
--export([new/0, clear/0, asks/2, gone/2, told/2]).
+-export([new/0, clear/0, add/2, remove/2, sent/2]).
 -export([words/1, all/1, without/2]).
 
 -type word() :: halley_directory:word().
--type key() :: halley_presence_notes:key().
+-type key() :: halley_presence_keys:key().
 
 %% Makes the table. The caller, a supervisor, owns it.
 -spec new() -> ok.
@@ -29,33 +29,33 @@ clear() ->
     ok.
 
 %% The session is about to have these subscriptions.
--spec asks(word(), [binary()]) -> ok.
-asks(Word, Subjects) ->
+-spec add(word(), [binary()]) -> ok.
+add(Word, Subjects) ->
     lists:foreach(fun(Key) -> true = ets:insert(?MODULE, {{Key, Word}}) end, keys(Subjects)).
 
 %% It has them no longer.
--spec gone(word(), [binary()]) -> ok.
-gone(Word, Subjects) ->
-    lists:foreach(fun(Key) -> told(Key, [Word]) end, keys(Subjects)).
+-spec remove(word(), [binary()]) -> ok.
+remove(Word, Subjects) ->
+    lists:foreach(fun(Key) -> sent(Key, [Word]) end, keys(Subjects)).
 
 keys(Subjects) ->
-    [Subject || Subject <- Subjects, halley_presence_notes:subject(Subject) =/= none].
+    [Subject || Subject <- Subjects, halley_presence_keys:subject(Subject) =/= none].
 
-%% Those sessions are told the state.
--spec told(key(), [word()]) -> ok.
-told(Key, Words) ->
+%% Those sessions are sent the state.
+-spec sent(key(), [word()]) -> ok.
+sent(Key, Words) ->
     lists:foreach(fun(Word) -> true = ets:delete(?MODULE, {Key, Word}) end, Words).
 
-%% Those who are told of changes.
+%% Those that get changes.
 -spec words(key()) -> [word()].
 words(Key) ->
     without(Key, halley_subscriptions_table:words(Key)).
 
-%% All who asked, and are told the state now.
+%% All that have requested it: the caller sends them the state now.
 -spec all(key()) -> [word()].
 all(Key) ->
     Words = halley_subscriptions_table:words(Key),
-    ok = told(Key, Words),
+    ok = sent(Key, Words),
     Words.
 
 %% Those of them that know the state.

@@ -41,7 +41,7 @@
 -define(COUNT, {?MODULE, count}).
 %% No id, and no piece of a state.
 -define(STATE_NAME, <<2>>).
-%% The key of all whom a user follows (`halley_presence_notes').
+%% The key of all whom a user follows (`halley_presence_keys').
 -define(EVERYBODY, <<1, $*>>).
 %% Sessions of a link that ended which are forgotten in one go.
 -define(PURGE, 500).
@@ -58,7 +58,7 @@ new() ->
     ?MODULE = ets:new(?MODULE, [ordered_set, public, named_table, {read_concurrency, true}]),
     persistent_term:put(?COUNT, counters:new(1, [write_concurrency])),
     ok = halley_metrics:gauges([subscriptions, subscribed_sessions], fun gauges/0),
-    ok = halley_presence_asked:new(),
+    ok = halley_presence_pending:new(),
     halley_subscriptions_table:new().
 
 -spec start_link() -> gen_server:start_ret().
@@ -89,7 +89,7 @@ told(What, Slot, Conns) ->
 %% One subject more. Of a session without subscriptions until now, its user and state count. And the
 %% heads of then: what is above them finds the session. With whom it may see from now on, it is
 %% all whom its user follows.
--spec add(slot(), {conn(), user(), state()}, halley_id:id() | {halley_presence_notes:key(),
+-spec add(slot(), {conn(), user(), state()}, halley_id:id() | {halley_presence_keys:key(),
                                                                halley_presence_views:view()}) ->
     {added | already | too_many_of_session | too_many, halley_history:vector()}.
 add(Slot, Session, Subject) ->
@@ -139,7 +139,7 @@ init([]) ->
     ok = end_links(ets:first(?MODULE)),
     true = ets:delete_all_objects(?MODULE),
     ok = halley_subscriptions_table:clear(),
-    ok = halley_presence_asked:clear(),
+    ok = halley_presence_pending:clear(),
     ok = halley_session_states:clear(),
     ok = halley_status_streams:clear(),
     Count = persistent_term:get(?COUNT),
@@ -276,7 +276,7 @@ open_one(Word, User, State, Subjects) ->
 
 opened_one(Word, User, State, Subjects) ->
     ok = counted(length(Subjects)),
-    ok = halley_presence_asked:asks(Word, Subjects),
+    ok = halley_presence_pending:add(Word, Subjects),
     put_row(Word, User, State, Subjects),
     State =:= held orelse in_pages(Word, User, Subjects),
     ok.
@@ -295,7 +295,7 @@ close_one(Word) ->
         [{_, User, State, Packed}] ->
             Subjects = unpack(Packed),
             ok = counted(-length(Subjects)),
-            ok = halley_presence_asked:gone(Word, Subjects),
+            ok = halley_presence_pending:remove(Word, Subjects),
             State =:= held orelse out_of_pages(Word, User, Subjects),
             halley_status_streams:closed(Word, Subjects);
         [] ->
@@ -310,7 +310,7 @@ add_one(Word, User, State, {Subject, View}) ->
         {true, _} ->
             _ = Subject =:= ?EVERYBODY andalso sees(Word, View),
             %% Who asks for a presence again is told its state again (http.md 22.5).
-            As =:= held orelse halley_presence_notes:subscribed(Word, Whose, {again, [Subject]}),
+            As =:= held orelse halley_presence_dirty:subscribed(Word, Whose, {again, [Subject]}),
             already;
         {false, _} when length(Subjects) >= Max ->
             halley_metrics:incr(subscriptions_refused),
@@ -319,7 +319,7 @@ add_one(Word, User, State, {Subject, View}) ->
             refused();
         {false, true} ->
             ok = counted(1 + length(More)),
-            ok = halley_presence_asked:asks(Word, [Subject]),
+            ok = halley_presence_pending:add(Word, [Subject]),
             put_row(Word, Whose, As, Pieces ++ Before ++ More ++ Subjects ++ [Subject]),
             As =:= held orelse in_pages(Word, Whose, [Subject]),
             added
@@ -336,7 +336,7 @@ sees(Word, View) ->
             ok = counted(length(After) - length(Before)),
             put_row(Word, User, As, Pieces ++ After ++ Subjects),
             As =:= held
-                orelse halley_presence_notes:subscribed(Word, User, {again, [?EVERYBODY]})
+                orelse halley_presence_dirty:subscribed(Word, User, {again, [?EVERYBODY]})
     end.
 
 row(Word, User, State) ->
@@ -386,7 +386,7 @@ remove_one(Word, Subject) ->
                 true ->
                     Left = left(Subject, lists:delete(Subject, Subjects)),
                     ok = counted(length(Left) - length(Subjects)),
-                    ok = halley_presence_asked:gone(Word, [Subject]),
+                    ok = halley_presence_pending:remove(Word, [Subject]),
                     without(Left, Word, User, State),
                     State =:= held orelse out_of_pages(Word, User, [Subject]),
                     removed;
@@ -435,14 +435,14 @@ in_pages(Word, User, All) ->
     {_, Subjects} = halley_presence_views:split(Others),
     ok = halley_session_states:put(User, Word, Pieces),
     lists:foreach(fun(S) -> ok = halley_subscriptions_table:add(S, Word) end, Subjects),
-    halley_presence_notes:subscribed(Word, User, {added, Subjects}).
+    halley_presence_dirty:subscribed(Word, User, {added, Subjects}).
 
 out_of_pages(Word, User, All) ->
     {Pieces, Others} = halley_session_states:split(All),
     {_, Subjects} = halley_presence_views:split(Others),
     Pieces =:= [] orelse halley_session_states:delete(User, Word),
     lists:foreach(fun(S) -> ok = halley_subscriptions_table:remove(S, Word) end, Subjects),
-    halley_presence_notes:subscribed(Word, User, {removed, Subjects}).
+    halley_presence_dirty:subscribed(Word, User, {removed, Subjects}).
 
 has_room(N) ->
     counters:get(persistent_term:get(?COUNT), 1) + N =< halley_limits:get(subscriptions_max).

@@ -27,7 +27,7 @@ of_user(User, Subject) ->
         undefined ->
             0;
         Number ->
-            Ended = drop(Number, sessions(Number), [Subject, halley_presence_notes:key(Subject)]),
+            Ended = drop(Number, sessions(Number), [Subject, halley_presence_keys:key(Subject)]),
             lists:foreach(fun tell_link/1, Ended),
             lists:sum([length(Subjects) || {_, _, Subjects} <- Ended])
     end.
