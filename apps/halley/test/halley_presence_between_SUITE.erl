@@ -7,7 +7,8 @@
 
 -compile([export_all, nowarn_export_all]).
 -import(halley_presence_SUITE, [open/4, close/3, here/1, key/1, told/1, nothing_told/1,
-                                nothing_told/2, state/2, join/2, leave/2, say/4, update/3]).
+                                nothing_told/2, state/2, join/2, leave/2]).
+-import(halley_presence_states_SUITE, [say/4, update/3]).
 -import(halley_test_brain, [follow_all/2, number/1]).
 
 suite() -> [{timetrap, {minutes, 2}}].
