@@ -285,7 +285,7 @@ full_disk_takes_them_later(Config) ->
     {_, Slot, _} = linked(),
     ok = come(<<"user/gone">>, Slot),
     settled(Config),
-    {Had, Missed} = halley_hooks_SUITE:without_room(fun() ->
+    {Had, Missed} = halley_hooks_disk_SUITE:without_room(fun() ->
         timer:sleep(1500),
         First = to([<<"user/gone">>]),
         ok = go(<<"user/gone">>, Slot),

@@ -1,4 +1,4 @@
-%% Which files are segments of the queue. halley_hooks_SUITE has their content.
+%% Which files are segments of the queue. halley_hooks_disk_SUITE has their content.
 -module(halley_hooks_queue_tests).
 
 -include_lib("eunit/include/eunit.hrl").

@@ -87,7 +87,7 @@ full_disk_knows_who_was_there(Config) ->
     settled(Config),
     ok = halley:login(<<"user/eve">>),
     timer:sleep(500),
-    Late = halley_hooks_SUITE:without_room(fun() ->
+    Late = halley_hooks_disk_SUITE:without_room(fun() ->
         ok = halley:logout(self()),
         timer:sleep(20),
         ToEve = says(<<"x">>, {to, [<<"user/eve">>]}, 1),
