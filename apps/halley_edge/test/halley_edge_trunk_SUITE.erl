@@ -6,7 +6,7 @@
 -include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, next/2, alive/1]).
+-import(halley_edge_helper, [until/1]).
 
 -define(END, 1).
 -define(SUBJECTS, [<<"a">>, <<"b">>, <<"c">>]).
@@ -21,9 +21,7 @@ all() ->
      returning_sessions, a_gap_for_one_worker, at_random,
      groups_on_a_trunk, a_group_while_a_worker_syncs, close_sessions_by_words,
      inspect_by_slot, requests_of_all_workers, requests_of_a_worker_that_goes,
-     the_trunk_ends, workers_where_nobody_listens, workers_and_then_a_trunk,
-     hello_of_a_worker_on_a_trunk, hello_of_a_trunk_at_a_worker, a_trunk_of_a_version_before,
-     a_worker_without_a_slot, a_frame_by_itself, a_worker_that_was_not_there, too_many_workers].
+     the_trunk_ends].
 
 init_per_testcase(Case, Config) ->
     Brain = halley_edge_test_brain:start(limits(Case)),
@@ -336,61 +334,6 @@ the_trunk_ends(Config) ->
     {ok, #{sessions := 4}} = halley:publish(<<"a">>, 1),
     ordered_and_once(Conns, 1, fake_trunk:until(all_saw(Conns, 1), Back)).
 
-%% A socket that an earlier edge left.
-workers_where_nobody_listens(Config) ->
-    Dir = proplists:get_value(dir, Config),
-    Gone = fake_trunk:start(Dir, 1),
-    fake_edge:stop(Gone),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
-    receive {link_up, 0, #{worker := 0}} -> ok after ?WAIT_MS -> error(not_up) end,
-    alive(Edge).
-
-workers_and_then_a_trunk(Config) ->
-    Dir = proplists:get_value(dir, Config),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
-    receive {link_up, 0, #{worker := 0}} -> ok after ?WAIT_MS -> error(not_up) end,
-    Trunk = fake_trunk:start(Dir, 1),
-    fake_edge:cut(Edge),
-    receive {link_up, 0, #{worker := 65535}} -> ok after ?WAIT_MS -> error(no_trunk) end,
-    alive(Trunk).
-
-%%% What breaks a clause
-
-hello_of_a_worker_on_a_trunk(Config) ->
-    Edge = raw(Config, trunk, (fake_trunk:hello(1))#{worker := 0}),
-    ?assertMatch({goodbye, 1, <<"13.2", _/binary>>}, next(Edge, goodbye)).
-
-hello_of_a_trunk_at_a_worker(Config) ->
-    Edge = raw(Config, 0, fake_trunk:hello(1)),
-    ?assertMatch({goodbye, 1, <<"13.2", _/binary>>}, next(Edge, goodbye)).
-
-a_trunk_of_a_version_before(Config) ->
-    Edge = raw(Config, trunk, (fake_trunk:hello(1))#{version := 5}),
-    ?assertMatch({goodbye, 1, <<"13.1", _/binary>>}, next(Edge, goodbye)).
-
-a_worker_without_a_slot(Config) ->
-    #{edge := Edge} = fake_trunk:gone(1, ready(trunk(Config, 2))),
-    ok = fake_edge:send(Edge, {from_worker, 1, {open, [{1, 1, <<"anna">>, <<>>}]}}),
-    ?assertMatch({goodbye, 1, <<"13.4", _/binary>>}, next(Edge, goodbye)).
-
-a_frame_by_itself(Config) ->
-    #{edge := Edge} = ready(trunk(Config, 1)),
-    ok = fake_edge:send(Edge, {open, [{1, 1, <<"anna">>, <<>>}]}),
-    ?assertMatch({goodbye, 1, <<"13.2", _/binary>>}, next(Edge, goodbye)).
-
-a_worker_that_was_not_there(Config) ->
-    #{edge := Edge} = ready(trunk(Config, 1)),
-    ok = fake_edge:send(Edge, {worker_gone, 7}),
-    ?assertMatch({goodbye, 1, <<"13.7", _/binary>>}, next(Edge, goodbye)).
-
-%% HELLO_EDGE says how many there are.
-too_many_workers(Config) ->
-    #{edge := Edge} = ready(trunk(Config, 2)),
-    ok = fake_edge:send(Edge, {from_worker, 2, {sync_begin, 0, <<>>}}),
-    ?assertMatch({goodbye, 1, <<"13.4", _/binary>>}, next(Edge, goodbye)).
-
 %%% Helpers
 
 trunk(Config, Workers) ->
@@ -400,16 +343,6 @@ trunk(Config, Workers) ->
     [receive {link_up, W, #{worker := 65535}} -> ok after ?WAIT_MS -> error(not_up) end
      || W <- lists:seq(0, Workers - 1)],
     fake_trunk:new(Edge, Workers).
-
-raw(Config, Where, Hello) ->
-    Dir = proplists:get_value(dir, Config),
-    Path = case Where of
-        trunk -> halley_edge_dial:trunk_path(Dir);
-        W -> halley_edge_dial:path(Dir, W)
-    end,
-    Edge = fake_edge:start(Path, Hello),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
-    Edge.
 
 %% Everybody follows the trunk, and every session is open.
 ready(Trunk) ->
