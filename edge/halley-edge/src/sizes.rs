@@ -5,11 +5,11 @@ use crate::conns::table::SLOT_BYTES;
 use crate::conns::table::wheel::Bucket;
 use crate::conns::tls::session::Session;
 use crate::outbox::{Outbox, Piece};
-use crate::sessions::detail::Detail;
-use crate::sessions::exchange::Exchange;
-use crate::sessions::form::Form;
+use crate::sessions::base::detail::Detail;
+use crate::sessions::base::exchange::Exchange;
+use crate::sessions::base::form::Form;
+use crate::sessions::base::opening::Opening;
 use crate::sessions::holds::Hold;
-use crate::sessions::opening::Opening;
 use crate::sessions::operation_queue::Operations;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");

@@ -1,6 +1,6 @@
 //! HTTP on client connections: `read.rs` reads requests, `request.rs` decides which part answers,
-//! `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/exchange.rs`
-//! has the state of a request while it lasts, `sessions/form.rs` a body that asks for a session.
+//! `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/base/`
+//! has the state of a request while it lasts, and a body that asks for a session.
 
 pub mod read;
 pub mod request;

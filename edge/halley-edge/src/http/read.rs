@@ -14,11 +14,12 @@ use crate::conns::table::{Phase, flag};
 use crate::conns::tls::shake::is_tls;
 use crate::http::request::reads_form;
 use crate::http::state::Http;
-use crate::sessions::detail::Detail;
-use crate::sessions::detail::{exchange_of, exchange_or_new};
-use crate::sessions::exchange::Stage;
+use crate::sessions::base::detail::Detail;
+use crate::sessions::base::detail::{exchange_of, exchange_or_new};
+use crate::sessions::base::exchange::Stage;
+use crate::sessions::base::io::Io;
 use crate::sessions::identity::{FOREVER, TOKEN_EXPIRED};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::settings::Settings;
 use crate::stats::Stat;
 

@@ -20,12 +20,13 @@ use crate::http::respond::{stream_methods, takes_form};
 use crate::http::state::Http;
 use crate::limits::places::{Place, Whose};
 use crate::limits::sketch::Key;
-use crate::sessions::detail::{exchange_of, exchange_or_new};
-use crate::sessions::errors::{BUSY, NO_BRAIN, no_place};
-use crate::sessions::exchange::{Reply, Stage};
-use crate::sessions::form::{FORMS_FULL, Form};
+use crate::sessions::base::detail::{exchange_of, exchange_or_new};
+use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
+use crate::sessions::base::exchange::{Reply, Stage};
+use crate::sessions::base::form::{FORMS_FULL, Form};
+use crate::sessions::base::io::Io;
 use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::sessions::stream::Opened;
 use crate::stats::Stat;
 

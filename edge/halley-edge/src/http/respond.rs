@@ -11,11 +11,12 @@ use halley_wire::target;
 
 use crate::http::read::body_came;
 use crate::http::state::Http;
-use crate::sessions::answer::Answer;
-use crate::sessions::detail::{exchange_of, exchange_or_new};
-use crate::sessions::exchange::{Exchange, Stage};
+use crate::sessions::base::answer::Answer;
+use crate::sessions::base::detail::{exchange_of, exchange_or_new};
+use crate::sessions::base::exchange::{Exchange, Stage};
+use crate::sessions::base::io::Io;
 use crate::sessions::identity;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::sessions::form::Forms;
+use crate::sessions::base::form::Forms;
 
 /// See the module.
 #[derive(Default)]

@@ -8,9 +8,12 @@ use halley_wire::http1::response::ResponseOptions;
 use halley_wire::sse;
 
 use crate::conns::table::Phase;
-use crate::sessions::detail::Detail;
-use crate::sessions::errors::{BUSY_STREAMS, SESSION_LATE, STREAM_WITHOUT_BRAIN, StreamError};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::base::detail::Detail;
+use crate::sessions::base::errors::{
+    BUSY_STREAMS, SESSION_LATE, STREAM_WITHOUT_BRAIN, StreamError,
+};
+use crate::sessions::base::io::Io;
+use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::Transport;
 

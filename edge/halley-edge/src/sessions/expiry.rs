@@ -4,10 +4,11 @@
 use halley_link::CloseReason;
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::detail::Conns;
-use crate::sessions::errors::StreamError;
+use crate::sessions::base::detail::Conns;
+use crate::sessions::base::errors::StreamError;
+use crate::sessions::base::io::Io;
 use crate::sessions::identity::{FOREVER, Principal, TOKEN_EXPIRED, TOKEN_MISSING};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::sessions::tokens::{Tokens, Until};
 use crate::settings::AuthMode;
 use crate::stats::Stat;

@@ -7,11 +7,12 @@ use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
 use halley_wire::target;
 
+use crate::sessions::base::io::Io;
 use crate::sessions::identity::{
     ALL_RIGHTS, NO_TOKENS_HERE, OTHER_USER, Principal, TOKEN_MISSING, USER_MISSING, refused, stat,
     token_of,
 };
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 

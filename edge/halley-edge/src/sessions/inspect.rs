@@ -6,8 +6,9 @@ use halley_link::{
 };
 
 use crate::conns::table::Phase;
+use crate::sessions::base::io::Io;
 use crate::sessions::holds::Hold;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 
 impl Sessions {
     /// Answers INSPECT.

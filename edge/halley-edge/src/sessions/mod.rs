@@ -1,9 +1,10 @@
 //! Sessions, from a client's request on: the methods of `Sessions`, which use the connections, the
-//! link and the groups that the caller lends them ([`state::Io`]).
+//! link and the groups that the caller lends them ([`base::io::Io`]).
 //!
-//! - `stream.rs` opens streams and `poll.rs` long polls, whose parameters `form.rs` may read from a
-//!   body; `admit.rs` and `admission.rs` decide when one gets its session; `subscriptions.rs` has
-//!   its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends it;
+//! - `stream.rs` opens streams and `poll.rs` long polls, whose parameters `base/form.rs` may read
+//!   from a body; `admit.rs` and `admission.rs` decide when one gets its session;
+//!   `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends
+//!   it;
 //! - `identity.rs` and `identify.rs` find the user of a request, `tokens.rs` and `expiry.rs` the
 //!   end of its token, `rights.rs` ends subscriptions that a renewed token doesn't allow;
 //! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` write
@@ -11,28 +12,23 @@
 //!   one;
 //! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
 //!   `compression.rs` deflates and inflates them;
-//! - `detail.rs`, `opening.rs`, `exchange.rs`, `operation_queue.rs` have the state of a connection
-//!   meanwhile; `answer.rs` and `errors.rs` write the answers to clients.
+//! - `base/` has the state of a connection meanwhile; `operation_queue.rs` has the operations of a
+//!   WebSocket.
 
 pub mod admission;
 pub mod admit;
-pub mod answer;
+pub mod base;
 pub mod compression;
 pub mod cursor;
 pub mod deliver;
-pub mod detail;
 pub mod ending;
-pub mod errors;
-pub mod exchange;
 pub mod expiry;
-pub mod form;
 pub mod holds;
 pub mod identify;
 pub mod identity;
 pub mod inspect;
 pub mod members;
 pub mod newest;
-pub mod opening;
 pub mod operation;
 pub mod operation_queue;
 pub mod operations;

@@ -5,8 +5,8 @@
 use halley_wire::HttpError;
 use halley_wire::target;
 
+use crate::sessions::base::io::Io;
 use crate::sessions::operation::{BAD_LAST, last_of};
-use crate::sessions::state::Io;
 
 const UNKNOWN: HttpError = HttpError::new(
     503,

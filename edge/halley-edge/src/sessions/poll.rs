@@ -21,13 +21,14 @@ use halley_wire::{Gap, HttpError, poll, target};
 
 use crate::conns::table::{Phase, flag};
 use crate::outbox::{self, Piece};
+use crate::sessions::base::detail::{Conns, Detail, poll_of};
+use crate::sessions::base::exchange::Exchange;
+use crate::sessions::base::io::Io;
+use crate::sessions::base::opening::Poll;
 use crate::sessions::cursor;
-use crate::sessions::detail::{Conns, Detail, poll_of};
-use crate::sessions::exchange::Exchange;
 use crate::sessions::newest;
-use crate::sessions::opening::Poll;
 use crate::sessions::parameters;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::sessions::stream::{Opened, SessionRequest};
 use crate::sessions::subscriptions;
 use crate::stats::Stat;

@@ -10,7 +10,8 @@ use std::rc::Rc;
 use halley_link::{CloseReason, List};
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::base::io::Io;
+use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::{TRANSPORTS, Transport};
 

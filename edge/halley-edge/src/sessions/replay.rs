@@ -5,9 +5,10 @@ use halley_link::{Event, FLAG_LAST, Frame, List, Value};
 use crate::conns::table::{Phase, flag};
 use crate::outbox::pieces::Encoder;
 use crate::outbox::{self, Piece};
-use crate::sessions::detail::{Conns, poll_of};
+use crate::sessions::base::detail::{Conns, poll_of};
+use crate::sessions::base::io::Io;
 use crate::sessions::holds::Hold;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 
 /// A map of holds that is this large gives memory back when most of them are gone.

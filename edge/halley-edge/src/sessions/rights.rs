@@ -19,10 +19,11 @@ use halley_token::{Refusal, Revoked};
 use halley_wire::json_escape;
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::errors::StreamError;
+use crate::sessions::base::errors::StreamError;
+use crate::sessions::base::io::Io;
 use crate::sessions::identity::{ALL_RIGHTS, refused};
 use crate::sessions::operation::{Change, PRESENCE};
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;

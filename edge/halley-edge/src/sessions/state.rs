@@ -1,34 +1,14 @@
-//! A worker's state of its sessions besides their connections, and the parts that sessions act on.
+//! A worker's state of its sessions besides their connections.
 
 use std::collections::HashMap;
 
-use crate::groups::fan_out::FanOut;
-use crate::link::brain_link::BrainLink;
 use crate::random::Random;
 use crate::sessions::admission::Admission;
 use crate::sessions::compression::Compression;
-use crate::sessions::detail::Conns;
 use crate::sessions::holds::Hold;
 use crate::sessions::operation_queue::Operations;
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::tokens::Tokens;
-
-/// What sessions and requests act on: connections, the brain, and the groups.
-pub struct Io {
-    /// Clients.
-    pub conns: Conns,
-    /// The brain.
-    pub link: BrainLink,
-    /// The groups and their members.
-    pub fan_out: FanOut,
-}
-
-impl Io {
-    /// May more be queued for the brain (4.6)?
-    pub fn link_has_room(&self) -> bool {
-        self.link.has_room(self.conns.settings.link_queue_bytes_max)
-    }
-}
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; here is what
 /// only some of them have, and what is common to all. Invariant: an entry belongs to the session

@@ -20,9 +20,9 @@ use halley_wire::target::{self, Plus};
 
 use crate::conns::table::Phase;
 use crate::conns::table::names::{Name, Names};
-use crate::sessions::detail::Detail;
+use crate::sessions::base::detail::Detail;
+use crate::sessions::base::io::Io;
 use crate::sessions::operation::{Change, PRESENCE, presence_of};
-use crate::sessions::state::Io;
 use crate::sessions::view::{self, EVERYBODY};
 use crate::settings::Settings;
 use crate::side_table::SideTable;

@@ -4,9 +4,10 @@
 use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::errors::StreamError;
+use crate::sessions::base::errors::StreamError;
+use crate::sessions::base::io::Io;
 use crate::sessions::holds::Hold;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::transport::Transport;
 
 impl Sessions {

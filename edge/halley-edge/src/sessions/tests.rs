@@ -16,11 +16,12 @@ use crate::groups::fan_out::FanOut;
 use crate::groups::write_permits::WritePermits;
 use crate::link::brain_link::BrainLink;
 use crate::link::hello::Answer;
-use crate::sessions::detail::{Conns, Detail};
-use crate::sessions::exchange::Reply;
-use crate::sessions::opening::Opening;
+use crate::sessions::base::detail::{Conns, Detail};
+use crate::sessions::base::exchange::Reply;
+use crate::sessions::base::io::Io;
+use crate::sessions::base::opening::Opening;
 use crate::sessions::replay::Replay;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::Transport;
 

@@ -10,9 +10,10 @@ use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::detail::Detail;
+use crate::sessions::base::detail::Detail;
+use crate::sessions::base::io::Io;
 use crate::sessions::operation::NOT_TEXT;
-use crate::sessions::state::{Io, Sessions};
+use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::Transport;
 

@@ -43,7 +43,7 @@ use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tls::shake::Turned;
 use crate::groups::write_permits::WAKE;
-use crate::sessions::detail::poll_of;
+use crate::sessions::base::detail::poll_of;
 use crate::stats::Stat;
 use crate::worker::acceptor::{API, LINK_LISTENER, PUBLIC};
 use crate::worker::state::{LINK, Worker};

@@ -5,8 +5,8 @@ use halley_wire::HttpError;
 
 use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
-use crate::sessions::detail::{Detail, exchange_of};
-use crate::sessions::errors::ANSWER_LATE;
+use crate::sessions::base::detail::{Detail, exchange_of};
+use crate::sessions::base::errors::ANSWER_LATE;
 use crate::sessions::websocket::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;

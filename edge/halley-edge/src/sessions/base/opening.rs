@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use halley_wire::Gap;
 
-use crate::sessions::exchange::Reply;
+use crate::sessions::base::exchange::Reply;
 
 /// What a stream holds until its session is there, and a poll until it is answered.
 pub struct Opening {

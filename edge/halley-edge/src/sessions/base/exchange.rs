@@ -7,7 +7,7 @@ use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
 use crate::limits::places::Place;
-use crate::sessions::form::Form;
+use crate::sessions::base::form::Form;
 
 /// How far a request was read.
 #[derive(Default)]
