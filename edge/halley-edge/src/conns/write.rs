@@ -330,7 +330,7 @@ impl<D: Hung> Conns<D> {
             self.emptied.push(index);
         }
         let Some(slot) = self.table.get(index) else { return };
-        // A session that is held may be owed an answer (`sessions/replay.rs`).
+        // A session that is held may be owed an answer (`sessions/replay/`).
         let waits = slot.has(flag::UNREAD) || slot.has(flag::BUFFERED);
         match slot.phase() {
             Phase::Closing => self.last_was_written(index),

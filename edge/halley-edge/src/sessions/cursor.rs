@@ -38,7 +38,7 @@ impl Sessions {
             for index in 0..io.conns.table.slots() {
                 // A held session is replayed from its own cursor, with its own gaps. This gap's
                 // cursor would skip what it has yet to get.
-                if !self.holds.contains_key(&index) {
+                if !self.replays.is_held(index) {
                     self.tell_gap(io, index, gap, cursor);
                 }
             }
@@ -52,9 +52,7 @@ impl Sessions {
         if !matches!(slot.phase(), Phase::Opening | Phase::Live) {
             return;
         }
-        if let Some(hold) = self.holds.get_mut(&index) {
-            hold.moved(cursor);
-        }
+        self.replays.moved(index, cursor);
         if !self.poll_gap(io, index, gap, cursor) && io.conns.is_in(index, Phase::Live) {
             let mut out = Vec::new();
             transport.gap(&mut out, cursor, gap);

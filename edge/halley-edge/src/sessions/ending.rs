@@ -24,7 +24,7 @@ impl Sessions {
 
     /// The session, if it is one, is over: tells the brain if it knows the number.
     pub fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
-        self.forget_hold(io, index);
+        self.replays.forget(&mut io.conns, index);
         self.remove_member(io, index);
         self.tokens.forget(index);
         self.subscriptions.forget(index);

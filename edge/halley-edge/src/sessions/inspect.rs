@@ -7,7 +7,6 @@ use halley_link::{
 
 use crate::conns::table::Phase;
 use crate::sessions::base::io::Io;
-use crate::sessions::holds::Hold;
 use crate::sessions::state::Sessions;
 
 impl Sessions {
@@ -24,10 +23,10 @@ impl Sessions {
             !matches!(slot.phase(), Phase::Proxy | Phase::Handshake | Phase::Http)
         });
         let Some((index, slot)) = found else { return io.link.send(&unknown(token, conn)) };
-        let hold = self.holds.get(&index);
+        let held = self.replays.waiting(index);
         let state = match slot.phase() {
             Phase::Waiting | Phase::Opening => SessionState::Opening,
-            Phase::Live if hold.is_some() => SessionState::Held,
+            Phase::Live if held.is_some() => SessionState::Held,
             Phase::Live => SessionState::Live,
             _ => SessionState::Closing,
         };
@@ -46,7 +45,7 @@ impl Sessions {
             outbox_bytes: number(bytes),
             outbox_pieces: number(pieces),
             outbox_ms: u32::try_from(stalled_ms).unwrap_or(u32::MAX),
-            held: number(hold.map_or(0, Hold::len)),
+            held: number(held.unwrap_or(0)),
             dropped,
             conflated,
         };

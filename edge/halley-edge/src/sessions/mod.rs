@@ -7,11 +7,12 @@
 //!   it;
 //! - `identity.rs` and `identify.rs` find the user of a request, `tokens.rs` and `expiry.rs` the
 //!   end of its token, `rights.rs` ends subscriptions that a renewed token doesn't allow;
-//! - `deliver.rs`, `members.rs`, `replay.rs` with `holds.rs`, `cursor.rs` and `presence.rs` write
+//! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write
 //!   messages to sessions; `view.rs` decides whom they may see; `inspect.rs` shows what waits for
 //!   one;
 //! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
 //!   `compression.rs` deflates and inflates them;
+//! - `replay/` has the sessions that are held, and what waits for each;
 //! - `base/` has the state of a connection meanwhile; `operation_queue.rs` has the operations of a
 //!   WebSocket.
 
@@ -23,7 +24,6 @@ pub mod cursor;
 pub mod deliver;
 pub mod ending;
 pub mod expiry;
-pub mod holds;
 pub mod identify;
 pub mod identity;
 pub mod inspect;
@@ -36,6 +36,7 @@ pub mod parameters;
 pub mod poll;
 pub mod presence;
 pub mod replay;
+pub mod replays;
 pub mod rights;
 pub mod state;
 pub mod status;

@@ -1,6 +1,6 @@
 //! Long-poll (`protocol/http.md` 11): a session that ends with the first thing there is to say.
 //!
-//! A poll is opened as streams are, and with a cursor it is held as they are (`holds.rs`);
+//! A poll is opened as streams are, and with a cursor it is held as they are (`replay/`);
 //! but what it gets gathers in its answer instead of the outbox. It is answered at the end of the
 //! round that brought something, or when its time is over; then the connection goes on to the next
 //! request.
@@ -100,7 +100,7 @@ impl Sessions {
 
     /// OPENED of a poll: its time begins to count.
     pub fn poll_opened(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
-        let held = self.is_held(index);
+        let held = self.replays.is_held(index);
         let now_ms = io.conns.clock.now_ms;
         self.poll_begins(io, index, cursor);
         self.begin_session(&mut io.conns, index);
@@ -115,7 +115,7 @@ impl Sessions {
             if held { left_ms.max(HELD_MS_MIN) } else { left_ms },
         );
         self.poll_due_if_it_has_something(io, index);
-        self.replayed(io, index);
+        self.replays.replayed(io, index);
     }
 
     /// The brain said where the poll is, which is nearer than what the link said before.
@@ -135,7 +135,7 @@ impl Sessions {
         piece: Piece,
         bytes_max: usize,
     ) -> bool {
-        let held = self.is_held(index);
+        let held = self.replays.is_held(index);
         let Some(poll) = poll_of(conns, index) else { return false };
         if piece.len() > bytes_max.saturating_sub(poll.bytes) {
             return false;
@@ -150,7 +150,7 @@ impl Sessions {
 
     /// A gap that concerns a poll; false if the connection has none.
     pub fn poll_gap(&mut self, io: &mut Io, index: u32, gap: &Gap<'_>, cursor: &[u8]) -> bool {
-        let held = self.is_held(index);
+        let held = self.replays.is_held(index);
         let Some(poll) = poll_of(&mut io.conns, index) else { return false };
         poll.note(gap);
         self.poll_begins(io, index, cursor);
@@ -169,7 +169,7 @@ impl Sessions {
 
     /// A poll that could not be answered when it was due may be answered now.
     pub fn poll_due_if_late(&mut self, io: &mut Io, index: u32) {
-        let wait_ms = if self.is_held(index) { HELD_MS_MIN } else { 0 };
+        let wait_ms = if self.replays.is_held(index) { HELD_MS_MIN } else { 0 };
         let now_ms = io.conns.clock.now_ms;
         let late = |poll: &mut Poll| poll.until_ms + wait_ms <= now_ms;
         if poll_of(&mut io.conns, index).is_some_and(|poll| poll.has_something() || late(poll)) {
@@ -220,7 +220,7 @@ impl Sessions {
         }
         let cursor = self.poll_cursor(io, index);
         // Its replay goes on, or waits for the next poll.
-        let more = self.is_held(index);
+        let more = self.replays.is_held(index);
         let Detail::Opening(opening) = io.conns.table.take_detail(index) else { return };
         let Some(poll) = opening.poll else { return };
         let reply = if keep { opening.reply } else { opening.reply.last() };
@@ -274,8 +274,8 @@ impl Sessions {
 
     /// What the client of a poll goes on behind.
     fn poll_cursor(&mut self, io: &mut Io, index: u32) -> Vec<u8> {
-        if let Some(hold) = self.holds.get(&index) {
-            return hold.cursor().to_vec();
+        if let Some(cursor) = self.replays.cursor(index) {
+            return cursor.to_vec();
         }
         let link = io.link.cursor().to_vec();
         match poll_of(&mut io.conns, index) {

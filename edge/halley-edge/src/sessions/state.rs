@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use crate::random::Random;
 use crate::sessions::admission::Admission;
 use crate::sessions::compression::Compression;
-use crate::sessions::holds::Hold;
 use crate::sessions::operation_queue::Operations;
+use crate::sessions::replay::Replays;
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::tokens::Tokens;
 
@@ -28,8 +28,8 @@ pub struct Sessions {
     pub random: Random,
     /// Nobody gets a session any more.
     pub stopping: bool,
-    /// By index: the sessions that wait for the end of their replay.
-    pub holds: HashMap<u32, Hold>,
+    /// The sessions that wait for the end of their replay.
+    pub replays: Replays,
     /// By index: WebSockets of which the brain has a request.
     pub operations: HashMap<u32, Box<Operations>>,
     /// By index: sessions whose rights have changed, and how many RIGHTS the brain hasn't answered.
@@ -51,7 +51,7 @@ impl Sessions {
             compression: Compression::default(),
             random: Random::new(),
             stopping: false,
-            holds: HashMap::new(),
+            replays: Replays::default(),
             operations: HashMap::new(),
             rights_due: HashMap::new(),
             event_cursor: Vec::new(),
@@ -65,7 +65,7 @@ impl Sessions {
         self.admission.trim();
         self.tokens.trim();
         self.subscriptions.trim();
-        self.holds.shrink_to(2 * self.holds.len());
+        self.replays.trim();
         self.operations.shrink_to(2 * self.operations.len());
         self.rights_due.shrink_to(2 * self.rights_due.len());
     }

@@ -201,7 +201,7 @@ impl Sessions {
         let opening = Box::new(Opening { answer: out, reply, rights, since_ms, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
-            self.hold(io, index, cursor);
+            self.replays.hold(&mut io.conns, index, cursor);
         }
         self.admit(io, index);
         Ok(Opened::Session)

@@ -6,7 +6,6 @@ use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::holds::Hold;
 use crate::sessions::state::Sessions;
 use crate::transport::Transport;
 
@@ -54,8 +53,8 @@ impl Sessions {
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
         // 10.6: a held session goes on from its own cursor, all others from the link's.
-        let hold = if slot.has(flag::BUFFERED) { self.holds.get(&index) } else { None };
-        let cursor = hold.map_or(b"".as_slice(), Hold::cursor);
+        let own = if slot.has(flag::BUFFERED) { self.replays.cursor(index) } else { None };
+        let cursor = own.unwrap_or_default();
         let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);
         if ours && !slot.has(flag::ANNOUNCED) {
             slot.set(flag::ANNOUNCED);
@@ -92,9 +91,7 @@ impl Sessions {
             }
             Phase::Opening => {
                 self.welcome(&mut io.conns, index, cursor);
-                if let Some(hold) = self.holds.get_mut(&index) {
-                    hold.began(io.link.cursor());
-                }
+                self.replays.began(index, io.link.cursor());
             }
             // A poll that another brain opened may have waited for its number.
             Phase::Live => self.poll_due_if_late(io, index),

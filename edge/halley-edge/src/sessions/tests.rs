@@ -20,7 +20,7 @@ use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::exchange::Reply;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
-use crate::sessions::replay::Replay;
+use crate::sessions::replays::Replay;
 use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -260,7 +260,7 @@ fn presence_has_room_beside_a_replay() {
     let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
     io.conns.settings.outbox_bytes_max = 100_000;
     let (index, conn, _client) = opening(&mut io);
-    sessions.hold(&mut io, index, b"c0");
+    sessions.replays.hold(&mut io.conns, index, b"c0");
     sessions.opened(&mut io, number(conn), b"");
     let tell = |io: &mut Io, sessions: &mut Sessions| {
         with(&[conn], |conns| sessions.presence(io, &[b'1'; 30_000], conns));

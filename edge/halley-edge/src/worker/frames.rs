@@ -12,7 +12,7 @@ use crate::log;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::{NO_BRAIN, StreamError};
-use crate::sessions::replay::Replay;
+use crate::sessions::replays::Replay;
 use crate::settings::{AuthMode, Settings};
 use crate::stats::Stat;
 use crate::worker::state::{RUN, Worker};

@@ -101,7 +101,7 @@ pub mod flag {
     pub const ACTIVE: u16 = 32;
     /// A WebSocket ping has no answer yet.
     pub const PINGED: u16 = 64;
-    /// Its events don't go into the outbox: it is held (`sessions/holds.rs`), or a
+    /// Its events don't go into the outbox: it is held (`sessions/replay/`), or a
     /// poll (`sessions/poll.rs`).
     pub const BUFFERED: u16 = 128;
     /// Has not sent a whole request yet.

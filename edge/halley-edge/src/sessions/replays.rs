@@ -1,18 +1,15 @@
-//! REPLAY and what is held meanwhile (`protocol/link.md` 10); one session's hold is `holds.rs`'s.
+//! REPLAY at work (`protocol/link.md` 10): what a held session is sent, and what it is sent once it
+//! is held no longer. `replay/` has what waits meanwhile.
 
-use halley_link::{Event, FLAG_LAST, Frame, List, Value};
+use halley_link::{Event, FLAG_LAST, List, Value};
 
 use crate::conns::table::{Phase, flag};
+use crate::outbox::Piece;
 use crate::outbox::pieces::Encoder;
-use crate::outbox::{self, Piece};
 use crate::sessions::base::detail::{Conns, poll_of};
 use crate::sessions::base::io::Io;
-use crate::sessions::holds::Hold;
 use crate::sessions::state::Sessions;
 use crate::stats::Stat;
-
-/// A map of holds that is this large gives memory back when most of them are gone.
-const HOLDS_KEPT: usize = 1_024;
 
 /// REPLAY without its connection.
 pub struct Replay<'a> {
@@ -29,17 +26,11 @@ pub struct Replay<'a> {
 impl Sessions {
     /// A live event of a session whose events don't go into its outbox at once.
     pub fn buffer(&mut self, conns: &mut Conns, index: u32, shard: u8, seq: u64, piece: Piece) {
-        let bytes_max = conns.settings.hold_bytes_max;
-        let all = conns.stats.get(Stat::HeldBytes);
-        let kept = match self.holds.get_mut(&index) {
-            Some(hold) => {
-                let before = hold.bytes;
-                let kept = hold.keep(shard, seq, piece, bytes_max);
-                conns.stats.add(Stat::HeldBytes, (hold.bytes - before) as u64);
-                kept && all <= conns.settings.outboxes_bytes_max as u64
-            }
-            None => {
+        let kept = match self.replays.keep(conns, index, shard, seq, piece) {
+            Ok(kept) => kept,
+            Err(piece) => {
                 conns.stats.count(Stat::Delivered);
+                let bytes_max = conns.settings.hold_bytes_max;
                 self.gather(conns, index, piece, bytes_max)
             }
         };
@@ -55,7 +46,7 @@ impl Sessions {
             io.link.cursor_moved(replay.cursor);
         }
         let Some((index, _)) = io.conns.find(conn) else { return };
-        if !self.holds.contains_key(&index) {
+        if !self.replays.is_held(index) {
             return;
         }
         self.deliver_pending_first(io, index);
@@ -72,19 +63,14 @@ impl Sessions {
             self.poll_goes_live(io, index);
             return;
         }
-        if let Some(hold) = self.holds.get_mut(&index) {
-            hold.owes = true;
-            self.replayed(io, index);
-        }
+        self.replays.owe(io, index);
         self.poll_due_if_it_has_something(io, index);
     }
 
     /// The brain says where a session began that wishes for the newest (14.7): its client knows it
     /// from its welcome on, and comes back with it.
     fn begins(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
-        if let Some(hold) = self.holds.get_mut(&index) {
-            hold.moved(cursor);
-        }
+        self.replays.moved(index, cursor);
         match io.conns.phase(index) {
             Phase::Opening => self.welcome(&mut io.conns, index, cursor),
             Phase::Live => self.tell_cursor(io, index, cursor),
@@ -109,8 +95,9 @@ impl Sessions {
         // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
         let deflater = &mut self.compression.deflater;
         let piece = Encoder::unmarked(event).piece(transport, deflater);
-        let Some(hold) = self.holds.get_mut(&index) else { return };
-        hold.moved(event.cursor);
+        if !self.replays.moved(index, event.cursor) {
+            return;
+        }
         io.conns.stats.count(Stat::Replayed);
         self.pass(io, index, piece);
     }
@@ -126,7 +113,7 @@ impl Sessions {
 
     /// LAST: the session is held no longer.
     fn release(&mut self, io: &mut Io, index: u32, heads: List<'_, Value>) {
-        let Some(hold) = self.take_hold(io, index) else { return };
+        let Some(hold) = self.replays.take(&mut io.conns, index) else { return };
         let wishes = hold.wishes();
         let mut delivered = 0;
         // While the flag is set the outbox takes what was held, though it may pass its bound.
@@ -148,52 +135,11 @@ impl Sessions {
 
     /// Answers REPLAY if one waits for that and the outbox is empty (10.3).
     pub fn replayed(&mut self, io: &mut Io, index: u32) {
-        let conn = io.conns.table.conn(index);
-        let Some(slot) = io.conns.slot(index) else { return };
-        let waits = slot.outbox != outbox::NONE || slot.phase() != Phase::Live;
-        if waits || poll_of(&mut io.conns, index).is_some_and(|poll| poll.has_something()) {
-            return;
-        }
-        if self.holds.get_mut(&index).is_some_and(|hold| std::mem::take(&mut hold.owes)) {
-            io.link.send(&Frame::Replayed { conn });
-        }
-    }
-
-    /// Does the session wait for the end of a replay?
-    pub fn is_held(&self, index: u32) -> bool {
-        self.holds.contains_key(&index)
-    }
-
-    /// Holds a session that came with a cursor.
-    pub fn hold(&mut self, io: &mut Io, index: u32, cursor: &[u8]) {
-        let Some(slot) = io.conns.slot(index) else { return };
-        slot.set(flag::BUFFERED);
-        if self.holds.insert(index, Hold::new(cursor)).is_none() {
-            io.conns.stats.add(Stat::Held, 1);
-        }
-    }
-
-    /// The session is over, and what was held for it.
-    pub fn forget_hold(&mut self, io: &mut Io, index: u32) {
-        let buffered = io.conns.slot(index).is_some_and(|slot| slot.clear(flag::BUFFERED));
-        if buffered {
-            self.take_hold(io, index);
-        }
-    }
-
-    fn take_hold(&mut self, io: &mut Io, index: u32) -> Option<Hold> {
-        let hold = self.holds.remove(&index)?;
-        io.conns.stats.sub(Stat::Held, 1);
-        io.conns.stats.sub(Stat::HeldBytes, hold.bytes as u64);
-        let left = self.holds.len();
-        if self.holds.capacity() > HOLDS_KEPT.max(8 * left) {
-            self.holds.shrink_to(2 * left);
-        }
-        Some(hold)
+        self.replays.replayed(io, index);
     }
 
     /// The link is gone, and with it the replays that it carried.
     pub fn owe_nothing(&mut self) {
-        self.holds.values_mut().for_each(|hold| hold.owes = false);
+        self.replays.owe_nothing();
     }
 }

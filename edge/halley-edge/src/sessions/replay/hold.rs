@@ -1,5 +1,5 @@
-//! Replays at the edge (`protocol/link.md` 10): the sessions that are being replayed, and the live
-//! events that wait for the end of it.
+//! The replay of one session at the edge (`protocol/link.md` 10): its cursor, and the live events
+//! that wait for the end of it.
 //!
 //! A session that came with a cursor is *held*: the brain sends what it missed (REPLAY), at the
 //! client's pace (REPLAYED), while live events wait here. LAST says up to which number of each
@@ -31,9 +31,9 @@ struct Held {
 pub struct Hold {
     cursor: Box<[u8]>,
     events: VecDeque<Held>,
-    pub bytes: usize,
+    bytes: usize,
     /// A REPLAY was read that has not been answered yet.
-    pub owes: bool,
+    owes: bool,
 }
 
 impl Hold {
@@ -67,6 +67,21 @@ impl Hold {
         if !cursor.is_empty() {
             self.cursor = cursor.into();
         }
+    }
+
+    /// Bytes that the events which wait cost.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A REPLAY has yet to be answered.
+    pub fn owe(&mut self) {
+        self.owes = true;
+    }
+
+    /// Had a REPLAY to be answered? From now on it hasn't.
+    pub fn owes_no_more(&mut self) -> bool {
+        std::mem::take(&mut self.owes)
     }
 
     /// Events that wait.
