@@ -19,6 +19,7 @@ use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::Stage;
 use crate::sessions::base::io::Io;
 use crate::sessions::identity::{FOREVER, TOKEN_EXPIRED};
+use crate::sessions::poll::ahead::read_ahead;
 use crate::sessions::state::Sessions;
 use crate::settings::Settings;
 use crate::stats::Stat;
@@ -190,7 +191,7 @@ impl Http {
             match self.http_step(io, sessions, index, input) {
                 Step::Used(n) => input = input.get(n..).unwrap_or_default(),
                 Step::Wait => return self.keep(io, index, input, begins),
-                Step::Done => return sessions.read_ahead(io, index, input),
+                Step::Done => return read_ahead(&mut io.conns, index, input),
             }
         }
     }

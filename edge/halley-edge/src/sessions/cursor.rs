@@ -53,7 +53,9 @@ impl Sessions {
             return;
         }
         self.replays.moved(index, cursor);
-        if !self.poll_gap(io, index, gap, cursor) && io.conns.is_in(index, Phase::Live) {
+        let held = self.replays.is_held(index);
+        let polls = self.polls.gap(io, index, gap, cursor, held);
+        if !polls && io.conns.is_in(index, Phase::Live) {
             let mut out = Vec::new();
             transport.gap(&mut out, cursor, gap);
             self.push(io, index, out.into());

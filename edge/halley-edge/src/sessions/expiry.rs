@@ -99,7 +99,9 @@ impl Sessions {
             Phase::Waiting | Phase::Opening => {
                 self.refuse_stream(io, index, &StreamError::of(&TOKEN_EXPIRED));
             }
-            Phase::Live if transport == Transport::Poll => return self.poll_expired(io, index),
+            Phase::Live if transport == Transport::Poll => {
+                return self.polls.expired(&mut io.conns, index);
+            }
             Phase::Live => {
                 // A held session goes on behind what it was replayed last, as its client knows.
                 let cursor = if buffered { b"" } else { io.link.cursor() };

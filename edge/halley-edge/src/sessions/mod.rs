@@ -1,7 +1,7 @@
 //! Sessions, from a client's request on: the methods of `Sessions`, which use the connections, the
 //! link and the groups that the caller lends them ([`base::io::Io`]).
 //!
-//! - `stream.rs` opens streams and `poll.rs` long polls, whose parameters `base/form.rs` may read
+//! - `stream.rs` opens streams and `polls.rs` long polls, whose parameters `base/form.rs` may read
 //!   from a body; `admit.rs` and `admission.rs` decide when one gets its session;
 //!   `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends
 //!   it;
@@ -12,7 +12,8 @@
 //!   one;
 //! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
 //!   `compression.rs` deflates and inflates them;
-//! - `replay/` has the sessions that are held, and what waits for each;
+//! - `replay/` has the sessions that are held, and what waits for each; `poll/` what gathers in
+//!   the answers of polls, and which are due;
 //! - `base/` has the state of a connection meanwhile; `operation_queue.rs` has the operations of a
 //!   WebSocket.
 
@@ -34,6 +35,7 @@ pub mod operation_queue;
 pub mod operations;
 pub mod parameters;
 pub mod poll;
+pub mod polls;
 pub mod presence;
 pub mod replay;
 pub mod replays;

@@ -31,7 +31,7 @@ impl Sessions {
             Err(piece) => {
                 conns.stats.count(Stat::Delivered);
                 let bytes_max = conns.settings.hold_bytes_max;
-                self.gather(conns, index, piece, bytes_max)
+                self.polls.gather(conns, index, piece, bytes_max, false)
             }
         };
         if !kept {
@@ -64,7 +64,7 @@ impl Sessions {
             return;
         }
         self.replays.owe(io, index);
-        self.poll_due_if_it_has_something(io, index);
+        self.polls.due_if_it_has_something(&mut io.conns, index);
     }
 
     /// The brain says where a session began that wishes for the newest (14.7): its client knows it
@@ -105,7 +105,8 @@ impl Sessions {
     /// To the client: into the answer of a poll, into the outbox of a stream.
     fn pass(&mut self, io: &mut Io, index: u32, piece: Piece) {
         if poll_of(&mut io.conns, index).is_some() {
-            self.gather(&mut io.conns, index, piece, usize::MAX);
+            let held = self.replays.is_held(index);
+            self.polls.gather(&mut io.conns, index, piece, usize::MAX, held);
         } else {
             self.push(io, index, piece);
         }

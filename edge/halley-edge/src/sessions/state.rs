@@ -6,6 +6,7 @@ use crate::random::Random;
 use crate::sessions::admission::Admission;
 use crate::sessions::compression::Compression;
 use crate::sessions::operation_queue::Operations;
+use crate::sessions::poll::Polls;
 use crate::sessions::replay::Replays;
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::tokens::Tokens;
@@ -36,8 +37,8 @@ pub struct Sessions {
     pub rights_due: HashMap<u32, u32>,
     /// The cursor of the event in hand.
     pub event_cursor: Vec<u8>,
-    /// By connection id: polls that have their answer, or no more time.
-    pub polls_due: Vec<u64>,
+    /// Which polls are due.
+    pub polls: Polls,
 }
 
 impl Sessions {
@@ -55,7 +56,7 @@ impl Sessions {
             operations: HashMap::new(),
             rights_due: HashMap::new(),
             event_cursor: Vec::new(),
-            polls_due: Vec::new(),
+            polls: Polls::default(),
         }
     }
 

@@ -26,6 +26,7 @@ use crate::sessions::cursor;
 use crate::sessions::identity::{self, Principal};
 use crate::sessions::newest;
 use crate::sessions::parameters;
+use crate::sessions::poll;
 use crate::sessions::state::Sessions;
 use crate::sessions::status;
 use crate::sessions::subscriptions;
@@ -264,7 +265,7 @@ impl Sessions {
         for _ in 0..READS_PER_TURN {
             let Some(slot) = io.conns.slot(index) else { return };
             if slot.transport == Transport::Poll {
-                return self.poll_readable(io, index);
+                return poll::ahead::readable(&mut io.conns, index);
             }
             let (websocket, room) =
                 (slot.transport.is_websocket(), compression::read_bytes(slot.transport));

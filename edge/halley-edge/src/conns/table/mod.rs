@@ -102,7 +102,7 @@ pub mod flag {
     /// A WebSocket ping has no answer yet.
     pub const PINGED: u16 = 64;
     /// Its events don't go into the outbox: it is held (`sessions/replay/`), or a
-    /// poll (`sessions/poll.rs`).
+    /// poll (`sessions/poll/`).
     pub const BUFFERED: u16 = 128;
     /// Has not sent a whole request yet.
     pub const PENDING: u16 = 256;

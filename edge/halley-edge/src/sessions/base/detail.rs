@@ -5,7 +5,8 @@ use halley_wire::websocket::Decoder;
 use crate::conns::Hung;
 use crate::conns::table::Phase;
 use crate::sessions::base::exchange::Exchange;
-use crate::sessions::base::opening::{Opening, Poll};
+use crate::sessions::base::opening::Opening;
+use crate::sessions::base::poll::Poll;
 
 /// What a connection needs only while something happens on it.
 #[derive(Default)]

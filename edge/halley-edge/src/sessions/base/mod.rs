@@ -2,7 +2,8 @@
 //! there, and the parts that they act on. Nothing in here knows a session.
 //!
 //! - `io.rs` has the parts that they act on;
-//! - `detail.rs`, `exchange.rs`, `opening.rs` and `form.rs` have the state of a connection;
+//! - `detail.rs`, `exchange.rs`, `form.rs`, `opening.rs` and `poll.rs` have the state of a
+//!   connection;
 //! - `answer.rs` is the brain's answer to a request, `errors.rs` has answers where the brain is
 //!   needed and can't be had.
 
@@ -13,3 +14,4 @@ pub mod exchange;
 pub mod form;
 pub mod io;
 pub mod opening;
+pub mod poll;
