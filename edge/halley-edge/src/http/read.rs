@@ -18,9 +18,9 @@ use crate::sessions::base::detail::Detail;
 use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::Stage;
 use crate::sessions::base::io::Io;
-use crate::sessions::identity::{FOREVER, TOKEN_EXPIRED};
 use crate::sessions::poll::ahead::read_ahead;
 use crate::sessions::state::Sessions;
+use crate::sessions::users::identity::{FOREVER, TOKEN_EXPIRED};
 use crate::settings::Settings;
 use crate::stats::Stat;
 

@@ -25,9 +25,9 @@ use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::exchange::{Reply, Stage};
 use crate::sessions::base::form::{FORMS_FULL, Form};
 use crate::sessions::base::io::Io;
-use crate::sessions::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::sessions::state::Sessions;
 use crate::sessions::stream::Opened;
+use crate::sessions::users::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::stats::Stat;
 
 /// What a public path is for.

@@ -15,8 +15,8 @@ use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::{Exchange, Stage};
 use crate::sessions::base::io::Io;
-use crate::sessions::identity;
 use crate::sessions::state::Sessions;
+use crate::sessions::users::identity;
 
 /// The `Retry-After` of an edge that waits for its brain.
 const RETRY_AFTER_S: u32 = 1;

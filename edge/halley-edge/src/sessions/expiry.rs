@@ -1,15 +1,17 @@
-//! When sessions end by their tokens, and which keys count (`protocol/http.md` 14); what is kept of
-//! tokens is `tokens.rs`'s.
+//! When sessions end by their tokens (`protocol/http.md` 14); what is kept of tokens is
+//! `users/tokens.rs`'s.
 
 use halley_link::CloseReason;
+use halley_wire::HttpError;
+use halley_wire::http1::head::Request;
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::identity::{FOREVER, Principal, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::sessions::state::Sessions;
-use crate::sessions::tokens::{Tokens, Until};
+use crate::sessions::users::identity::{Principal, TOKEN_EXPIRED, TOKEN_MISSING};
+use crate::sessions::users::tokens::Tokens;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -45,30 +47,27 @@ impl Sessions {
         }
     }
 
-    /// Whose session this is going to be.
-    pub fn take_token(&mut self, index: u32, transport: Transport, principal: &Principal<'_>) {
-        self.tokens.untils.set(index, Until(principal.until_s));
-        if transport.is_websocket() && principal.until_s != FOREVER {
-            self.tokens.set_rights(index, &principal.rights);
-        }
+    /// Which user asks for this.
+    ///
+    /// # Errors
+    /// What http.md 14.1 to 14.4 say.
+    pub fn principal<'r>(
+        &self,
+        io: &mut Io,
+        req: &Request<'r>,
+    ) -> Result<Principal<'r>, HttpError> {
+        self.tokens.principal(&mut io.conns, req)
     }
 
-    /// Is a session a visitor's that showed no token?
-    pub fn has_no_token(&self, io: &mut Io, index: u32) -> bool {
-        self.tokens.untils.get(index) == Until::default() && io.conns.table.user(index).is_empty()
-    }
-
-    /// How many milliseconds are left to a session, by its token.
-    fn token_ms(&self, conns: &Conns, index: u32) -> Option<u64> {
-        let Until(until_s) = self.tokens.untils.get(index);
-        let until_ms = u64::from(until_s) * 1_000;
-        (until_s != FOREVER).then(|| until_ms.saturating_sub(conns.clock.unix_ms()))
+    /// Can a token be checked?
+    pub fn has_keys(&self) -> bool {
+        self.tokens.keys().is_some()
     }
 
     /// How long a session may be left alone at most: until its token expires, or the brain is late
     /// with an operation.
     pub fn session_ms(&self, conns: &Conns, index: u32) -> u64 {
-        let token_ms = self.token_ms(conns, index).unwrap_or(u64::MAX);
+        let token_ms = self.tokens.left_ms(conns, index).unwrap_or(u64::MAX);
         let operation = self.operations.get(&index).and_then(|operations| operations.until_ms());
         operation
             .map_or(token_ms, |until_ms| token_ms.min(until_ms.saturating_sub(conns.clock.now_ms)))
@@ -90,7 +89,7 @@ impl Sessions {
 
     /// Ends a session whose token has expired; false if it hasn't.
     pub fn expired(&mut self, io: &mut Io, index: u32) -> bool {
-        if self.token_ms(&io.conns, index) != Some(0) {
+        if self.tokens.left_ms(&io.conns, index) != Some(0) {
             return false;
         }
         let Some(slot) = io.conns.slot(index) else { return false };

@@ -5,8 +5,8 @@
 //!   from a body; `admit.rs` and `admission.rs` decide when one gets its session;
 //!   `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends
 //!   it;
-//! - `identity.rs` and `identify.rs` find the user of a request, `tokens.rs` and `expiry.rs` the
-//!   end of its token, `rights.rs` ends subscriptions that a renewed token doesn't allow;
+//! - `expiry.rs` ends sessions whose tokens expire, `rights.rs` subscriptions that a renewed token
+//!   doesn't allow;
 //! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write
 //!   messages to sessions; `view.rs` decides whom they may see; `inspect.rs` shows what waits for
 //!   one;
@@ -14,6 +14,7 @@
 //!   `compression.rs` deflates and inflates them;
 //! - `replay/` has the sessions that are held, and what waits for each; `poll/` what gathers in
 //!   the answers of polls, and which are due;
+//! - `users/` finds the user of a request, and has what is remembered of tokens;
 //! - `base/` has the state of a connection meanwhile; `operation_queue.rs` has the operations of a
 //!   WebSocket.
 
@@ -25,8 +26,6 @@ pub mod cursor;
 pub mod deliver;
 pub mod ending;
 pub mod expiry;
-pub mod identify;
-pub mod identity;
 pub mod inspect;
 pub mod members;
 pub mod newest;
@@ -47,6 +46,6 @@ pub mod subscriptions;
 pub mod sync;
 #[cfg(test)]
 pub mod tests;
-pub mod tokens;
+pub mod users;
 pub mod view;
 pub mod websocket;

@@ -20,10 +20,10 @@ use crate::limits::sketch::Key;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::errors::{ANSWER_LATE, BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::io::Io;
-use crate::sessions::identity::OTHER_SESSION;
 use crate::sessions::operation::{self, Ask, Change, Refused, Wish};
 use crate::sessions::operation_queue::{Asked, Gathered, Operations, Waiting};
 use crate::sessions::state::Sessions;
+use crate::sessions::users::identity::{OTHER_SESSION, refused};
 use crate::sessions::view::EVERYBODY;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -148,7 +148,7 @@ impl Sessions {
         self.announce_session(io, index);
         io.link.announce();
         let conn = io.conns.table.conn(index);
-        let rights = self.rights_of(io, index);
+        let rights = self.tokens.rights_of(&mut io.conns, index);
         let mut items = Vec::new();
         let headers = [
             ("halley-user", io.conns.table.user(index)),
@@ -183,15 +183,14 @@ impl Sessions {
         if io.conns.settings.auth_mode == AuthMode::None {
             return Ok("{\"expires\":null}".to_owned());
         }
-        let principal = self
-            .principal_of_token(io, token.as_bytes())
-            .map_err(crate::sessions::identity::refused)?;
+        let principal =
+            self.tokens.principal_of_token(&mut io.conns, token.as_bytes()).map_err(refused)?;
         if principal.user.as_bytes() != io.conns.table.user(index) {
             io.conns.stats.count(Stat::TokensOfOthers);
             return Err(OTHER_SESSION);
         }
         let may_else = *self.tokens.rights(index) != *principal.rights;
-        self.take_token(index, Transport::WebSocket, &principal);
+        self.tokens.take(index, Transport::WebSocket, &principal);
         io.conns.stats.count(Stat::TokensRenewed);
         if may_else {
             self.rights_changed(io, index);

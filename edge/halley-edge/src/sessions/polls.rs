@@ -46,7 +46,8 @@ impl Sessions {
         parameters::check(req.target)?;
         let timeout_ms = timeout::of_target(req.target)?;
         let subjects = &subscriptions::of_poll(req.target, timeout_ms > 0)?;
-        let principal = &self.principal_of_session(io, req, !subjects.is_empty())?;
+        let principal =
+            &self.tokens.principal_of_session(&mut io.conns, req, !subjects.is_empty())?;
         let until_ms = io.conns.clock.now_ms + timeout_ms.min(io.conns.settings.poll_ms_max);
         let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, subjects)?;
         let transport = Transport::Poll;

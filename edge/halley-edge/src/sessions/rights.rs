@@ -11,19 +11,16 @@
 //!
 //! Tokens of a user that are revoked end its sessions.
 
-use std::collections::HashSet;
-use std::rc::Rc;
-
 use halley_link::{CloseReason, Frame, Id, List};
-use halley_token::{Refusal, Revoked};
+use halley_token::{Keys, Refusal};
 use halley_wire::json_escape;
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::identity::{ALL_RIGHTS, refused};
 use crate::sessions::operation::{Change, PRESENCE};
 use crate::sessions::state::Sessions;
+use crate::sessions::users::identity::refused;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -34,16 +31,6 @@ const RIGHT_MISSING: &[u8] = b"right_missing";
 const STATE: &[u8] = &[2];
 
 impl Sessions {
-    /// What a WebSocket's user, or a visitor without a token, may do (link.md 12.6).
-    pub fn rights_of(&self, io: &mut Io, index: u32) -> Rc<str> {
-        let tokenless = self.has_no_token(io, index);
-        match io.conns.settings.auth_mode {
-            AuthMode::None => ALL_RIGHTS.into(),
-            AuthMode::Jwt if tokenless => Rc::clone(&io.conns.settings.anonymous),
-            AuthMode::Jwt => self.tokens.rights(index).into(),
-        }
-    }
-
     /// A session may do something else than before: what it is subscribed to is judged anew.
     pub fn rights_changed(&mut self, io: &mut Io, index: u32) {
         self.may_see(io, index);
@@ -62,7 +49,7 @@ impl Sessions {
 
     /// Keeps whom the session may see.
     pub fn may_see(&mut self, io: &mut Io, index: u32) {
-        let rights = self.rights_of(io, index);
+        let rights = self.tokens.rights_of(&mut io.conns, index);
         let narrowed = self.subscriptions.may_see(index, &rights);
         io.conns.stats.add(Stat::PresenceNarrowed, u64::from(narrowed));
     }
@@ -75,7 +62,8 @@ impl Sessions {
         }
         // Its OPEN may wait for the end of the round.
         io.link.announce();
-        let (rights, conn) = (self.rights_of(io, index), io.conns.table.conn(index));
+        let (rights, conn) =
+            (self.tokens.rights_of(&mut io.conns, index), io.conns.table.conn(index));
         io.link.send(&Frame::Rights { conn, rights: rights.as_bytes() });
         *self.rights_due.entry(index).or_default() += 1;
     }
@@ -96,7 +84,9 @@ impl Sessions {
             return;
         }
         for index in 0..io.conns.table.slots() {
-            if !self.subscriptions.packed(index).is_empty() && self.has_no_token(io, index) {
+            if !self.subscriptions.packed(index).is_empty()
+                && self.tokens.has_none(&mut io.conns, index)
+            {
                 self.rights_due.entry(index).or_default();
             }
         }
@@ -153,12 +143,8 @@ impl Sessions {
 
     /// KEYS came: ends the sessions of users whose tokens were revoked since the last ones. Those
     /// with a newer token come back with it.
-    pub fn revoked(&mut self, io: &mut Io, last: &Revoked) {
-        let Some(keys) = &self.tokens.keys else { return };
-        let is_news =
-            |user: &str, since_s: &u64| last.get(user).is_none_or(|before_s| before_s < since_s);
-        let news = keys.revoked().iter().filter(|(user, since_s)| is_news(user, since_s));
-        let users: HashSet<Box<[u8]>> = news.map(|(user, _)| user.as_bytes().into()).collect();
+    pub fn take_keys(&mut self, io: &mut Io, keys: Keys) {
+        let users = self.tokens.take_keys(keys);
         if users.is_empty() {
             return;
         }

@@ -9,7 +9,7 @@ use crate::sessions::operation_queue::Operations;
 use crate::sessions::poll::Polls;
 use crate::sessions::replay::Replays;
 use crate::sessions::subscriptions::Subscriptions;
-use crate::sessions::tokens::Tokens;
+use crate::sessions::users::tokens::Tokens;
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; here is what
 /// only some of them have, and what is common to all. Invariant: an entry belongs to the session

@@ -6,7 +6,7 @@
 use halley_link::{Id, Item};
 use halley_wire::http1::head::Request;
 
-use crate::sessions::identity::Principal;
+use crate::sessions::users::identity::Principal;
 
 /// Before what is Halley's own. Presence has 1, states have 2.
 const OWN: char = '\u{3}';

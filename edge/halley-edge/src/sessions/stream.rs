@@ -23,13 +23,13 @@ use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
 use crate::sessions::compression::{self, INFLATED_PER_TURN};
 use crate::sessions::cursor;
-use crate::sessions::identity::{self, Principal};
 use crate::sessions::newest;
 use crate::sessions::parameters;
 use crate::sessions::poll;
 use crate::sessions::state::Sessions;
 use crate::sessions::status;
 use crate::sessions::subscriptions;
+use crate::sessions::users::identity::{self, Principal};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -74,7 +74,8 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         parameters::check(req.target)?;
         let subjects = &subscriptions::of_target(req.target)?;
-        let principal = &self.principal_of_session(io, req, !subjects.is_empty())?;
+        let principal =
+            &self.tokens.principal_of_session(&mut io.conns, req, !subjects.is_empty())?;
         let cursor = &newest::or_newest(io, req.target, cursor::of_request(req)?, subjects)?;
         if accepts(req, "application/x-ndjson") {
             let transport = Transport::ndjson(req.version);
@@ -117,8 +118,9 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         let (path, _) = target::split(req.target);
         let encoded = path.strip_prefix("/test/").unwrap_or_default();
-        let principal =
-            &self.principal_by_path(io, target::decode(encoded, target::Plus::Literal)?)?;
+        let principal = &self
+            .tokens
+            .principal_by_path(&io.conns, target::decode(encoded, target::Plus::Literal)?)?;
         let transport = Transport::article(req.version);
         let framing = Framing::of(req.version);
         let path = path.to_owned();
@@ -144,7 +146,7 @@ impl Sessions {
         parameters::check(req.target)?;
         let subjects = &subscriptions::of_target(req.target)?;
         // A visitor may say later what it wants to see.
-        let principal = &self.principal_of_session(io, req, true)?;
+        let principal = &self.tokens.principal_of_session(&mut io.conns, req, true)?;
         let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, subjects)?;
         let agreement = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
         let transport = Transport::websocket(agreement);
@@ -192,7 +194,7 @@ impl Sessions {
             slot.transport = transport;
         }
         io.conns.table.set_user(index, principal.user.as_bytes());
-        self.take_token(index, transport, principal);
+        self.tokens.take(index, transport, principal);
         let judged = principal.is_nobody() || !subjects.is_empty();
         let rights = if judged { principal.rights.as_ref() } else { "" }.into();
         self.subscriptions.set(index, subjects);

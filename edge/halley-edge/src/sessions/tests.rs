@@ -22,6 +22,7 @@ use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
 use crate::sessions::replays::Replay;
 use crate::sessions::state::Sessions;
+use crate::sessions::users::identity::{NO_RIGHTS, Principal};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -212,7 +213,8 @@ fn a_session_is_looked_at_when_it_ends() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, ..) = opening(&mut io);
     let until_s = (io.conns.clock.unix_ms() / 1_000 + 5) as u32;
-    sessions.tokens.untils.set(index, crate::sessions::tokens::Until(until_s));
+    let principal = Principal { until_s, ..Principal::nobody(NO_RIGHTS) };
+    sessions.tokens.take(index, Transport::SseChunked, &principal);
     sessions.set_deadline(&mut io.conns, index, 60_000);
     let deadline = io.conns.slot(index).unwrap().deadline;
     assert!(deadline > 0 && deadline < 100, "{deadline}");

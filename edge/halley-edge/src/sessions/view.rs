@@ -9,7 +9,7 @@
 use halley_link::{Id, Item};
 use serde::Deserialize;
 
-use crate::sessions::identity::ALL_RIGHTS;
+use crate::sessions::users::identity::ALL_RIGHTS;
 
 /// What a session is subscribed to that is told of all whom its user follows.
 pub const EVERYBODY: &[u8] = b"\x01*";

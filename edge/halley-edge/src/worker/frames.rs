@@ -238,8 +238,7 @@ impl Worker {
                 log!("keys of tokens: key {}: {}", unusable.place, unusable.why);
             }
         }
-        let last = self.sessions.tokens.keys.replace(keys).unwrap_or_default();
-        self.sessions.revoked(&mut self.io, last.revoked());
+        self.sessions.take_keys(&mut self.io, keys);
         self.let_clients_in()
     }
 

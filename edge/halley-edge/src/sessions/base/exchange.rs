@@ -98,7 +98,7 @@ pub struct Exchange {
     /// 0 while the client isn't waited for.
     pub late_us: u64,
     /// The second from which on nothing more of the body is passed on: its sender's token has
-    /// expired. [`FOREVER`](crate::sessions::identity::FOREVER) without a token.
+    /// expired. [`FOREVER`](crate::sessions::users::identity::FOREVER) without a token.
     pub until_s: u32,
     /// The client waits for `100 Continue`.
     pub expects: bool,
