@@ -29,7 +29,7 @@ impl Sessions {
         self.tokens.forget(index);
         self.subscriptions.forget(index);
         self.early_presence.remove(&index);
-        self.rights_due.remove(&index);
+        self.rights_due.forget(index);
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
         // The first reason counts: in the end the client leaves a closing connection, too.

@@ -3,13 +3,11 @@
 //!
 //! - `stream.rs` opens streams and `polls.rs` long polls, whose parameters `base/form.rs` may read
 //!   from a body; `admit.rs` and `admission.rs` decide when one gets its session;
-//!   `subscriptions.rs` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends
-//!   it;
+//!   `subscriptions/` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends it;
 //! - `expiry.rs` ends sessions whose tokens expire, `rights.rs` subscriptions that a renewed token
 //!   doesn't allow;
 //! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write
-//!   messages to sessions; `view.rs` decides whom they may see; `inspect.rs` shows what waits for
-//!   one;
+//!   messages to sessions; `inspect.rs` shows what waits for one;
 //! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
 //!   `compression.rs` deflates and inflates them;
 //! - `replay/` has the sessions that are held, and what waits for each; `poll/` what gathers in
@@ -47,5 +45,4 @@ pub mod sync;
 #[cfg(test)]
 pub mod tests;
 pub mod users;
-pub mod view;
 pub mod websocket;

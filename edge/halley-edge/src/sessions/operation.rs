@@ -11,12 +11,10 @@ use halley_wire::HttpError;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::sessions::subscriptions::change::{Change, SUBJECT_BYTES_MAX, presence_of};
+
 /// Longest `ref`, as JSON text.
 const REFERENCE_BYTES_MAX: usize = 64;
-/// Longest subject; the brain knows the rest of the rules.
-const SUBJECT_BYTES_MAX: usize = 255;
-/// Before a subject whose presence is meant.
-pub const PRESENCE: char = '\u{1}';
 /// Longest message that says a state; the brain knows how long a state may be.
 const STATE_BYTES_MAX: usize = 4_096;
 /// A request is one frame (link.md 12.7), with a user and rights beside its body.
@@ -92,27 +90,6 @@ pub struct Ask {
     pub body: String,
     /// What the session is subscribed to then.
     pub change: Option<Change>,
-}
-
-/// What a session is to be subscribed to, or no longer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A subject more.
-    Add(Box<str>),
-    /// One less.
-    Remove(Box<str>),
-    /// What it says of itself, as JSON on one line; empty for nothing.
-    State(Box<str>),
-}
-
-impl Change {
-    /// Is it about what stands for this among a session's subscriptions?
-    pub fn is_of(&self, subject: &[u8]) -> bool {
-        match self {
-            Change::Add(said) | Change::Remove(said) => said.as_bytes() == subject,
-            Change::State(_) => false,
-        }
-    }
 }
 
 /// A message that isn't understood.
@@ -320,12 +297,6 @@ fn of_subject(op: &str, subject: &RawValue, last: Option<&RawValue>) -> Result<A
 fn of_presence(op: &str, subject: &RawValue) -> Result<Ask, HttpError> {
     let subject: String = serde_json::from_str(subject.get()).map_err(|_| BAD_PRESENCE)?;
     asked(op, &presence_of(&subject).ok_or(BAD_PRESENCE)?, None)
-}
-
-/// As what stands for the presence of a subject, unless it is too long or empty.
-pub fn presence_of(subject: &str) -> Option<String> {
-    let fits = (1..SUBJECT_BYTES_MAX).contains(&subject.len());
-    fits.then(|| format!("{PRESENCE}{subject}"))
 }
 
 fn asked(op: &str, subject: &str, last: Option<&RawValue>) -> Result<Ask, HttpError> {

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::limits::places::Place;
-use crate::sessions::operation::{Ask, Change};
+use crate::sessions::operation::Ask;
+use crate::sessions::subscriptions::change::Change;
 
 /// What the client waits for.
 pub struct Asked {

@@ -6,8 +6,7 @@
 //! aren't sent to the next brain, and the client gets a message.
 //!
 //! Rights that changed without a brain, or that one took with it, are sent once the session is
-//! announced again. So an entry in `rights_due` stays until all its RIGHTS are answered; only
-//! sessions whose rights have changed have one.
+//! announced again.
 //!
 //! Tokens of a user that are revoked end its sessions.
 
@@ -18,8 +17,8 @@ use halley_wire::json_escape;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::operation::{Change, PRESENCE};
 use crate::sessions::state::Sessions;
+use crate::sessions::subscriptions::change::{Change, PRESENCE};
 use crate::sessions::users::identity::refused;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -42,7 +41,7 @@ impl Sessions {
             operations.judge_again = true;
         }
         if !self.subscriptions.packed(index).is_empty() {
-            self.rights_due.entry(index).or_default();
+            self.rights_due.changed(index);
             self.say_rights(io, index);
         }
     }
@@ -65,13 +64,12 @@ impl Sessions {
         let (rights, conn) =
             (self.tokens.rights_of(&mut io.conns, index), io.conns.table.conn(index));
         io.link.send(&Frame::Rights { conn, rights: rights.as_bytes() });
-        *self.rights_due.entry(index).or_default() += 1;
+        self.rights_due.sent(index);
     }
 
     /// A session was announced to a brain that knows nothing of what another one was asked.
     pub fn rights_again(&mut self, io: &mut Io, index: u32) {
-        if let Some(unanswered) = self.rights_due.get_mut(&index) {
-            *unanswered = 0;
+        if self.rights_due.begin_again(index) {
             self.say_rights(io, index);
         }
     }
@@ -87,7 +85,7 @@ impl Sessions {
             if !self.subscriptions.packed(index).is_empty()
                 && self.tokens.has_none(&mut io.conns, index)
             {
-                self.rights_due.entry(index).or_default();
+                self.rights_due.changed(index);
             }
         }
     }
@@ -98,12 +96,8 @@ impl Sessions {
             return io.conns.stats.count(Stat::Stale);
         };
         let (phase, transport, held) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
-        let due = (reason == RIGHT_MISSING).then(|| self.rights_due.get_mut(&index)).flatten();
-        if let Some(unanswered) = due {
-            *unanswered = unanswered.saturating_sub(1);
-            if *unanswered == 0 {
-                self.rights_due.remove(&index);
-            }
+        if reason == RIGHT_MISSING {
+            self.rights_due.answered(index);
         }
         let ended: Vec<&[u8]> = subjects.iter().map(|Id(subject)| subject).collect();
         if ended.is_empty() {

@@ -9,6 +9,7 @@ use crate::sessions::operation_queue::Operations;
 use crate::sessions::poll::Polls;
 use crate::sessions::replay::Replays;
 use crate::sessions::subscriptions::Subscriptions;
+use crate::sessions::subscriptions::rights_due::RightsDue;
 use crate::sessions::users::tokens::Tokens;
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; here is what
@@ -33,8 +34,8 @@ pub struct Sessions {
     pub replays: Replays,
     /// By index: WebSockets of which the brain has a request.
     pub operations: HashMap<u32, Box<Operations>>,
-    /// By index: sessions whose rights have changed, and how many RIGHTS the brain hasn't answered.
-    pub rights_due: HashMap<u32, u32>,
+    /// The sessions whose rights have changed.
+    pub rights_due: RightsDue,
     /// The cursor of the event in hand.
     pub event_cursor: Vec<u8>,
     /// Which polls are due.
@@ -54,7 +55,7 @@ impl Sessions {
             stopping: false,
             replays: Replays::default(),
             operations: HashMap::new(),
-            rights_due: HashMap::new(),
+            rights_due: RightsDue::default(),
             event_cursor: Vec::new(),
             polls: Polls::default(),
         }
@@ -68,6 +69,6 @@ impl Sessions {
         self.subscriptions.trim();
         self.replays.trim();
         self.operations.shrink_to(2 * self.operations.len());
-        self.rights_due.shrink_to(2 * self.rights_due.len());
+        self.rights_due.trim();
     }
 }

@@ -11,6 +11,10 @@
 //! among the packed names, longer ones have an allocation of their own. Sessions without
 //! subscriptions have nothing here.
 
+pub mod change;
+pub mod rights_due;
+pub mod view;
+
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
@@ -22,13 +26,10 @@ use crate::conns::table::Phase;
 use crate::conns::table::names::{Name, Names};
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::io::Io;
-use crate::sessions::operation::{Change, PRESENCE, presence_of};
-use crate::sessions::view::{self, EVERYBODY};
+use crate::sessions::subscriptions::change::{Change, PRESENCE, SUBJECT_BYTES_MAX, presence_of};
+use crate::sessions::subscriptions::view::EVERYBODY;
 use crate::settings::Settings;
 use crate::side_table::SideTable;
-
-/// Longest subject; the brain knows the rest of the rules.
-const SUBJECT_BYTES_MAX: usize = 255;
 
 /// Before the pieces of what a session says of itself; no id begins with it.
 const STATE: u8 = 2;
