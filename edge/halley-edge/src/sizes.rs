@@ -9,8 +9,8 @@ use crate::sessions::base::detail::Detail;
 use crate::sessions::base::exchange::Exchange;
 use crate::sessions::base::form::Form;
 use crate::sessions::base::opening::Opening;
-use crate::sessions::operation_queue::Operations;
 use crate::sessions::replay::hold::Hold;
+use crate::sessions::ws::queue::Operations;
 
 const PAGE: &str = include_str!("../../../docs/internals/memory.md");
 

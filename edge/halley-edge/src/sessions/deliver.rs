@@ -53,7 +53,7 @@ impl Sessions {
                     continue;
                 }
             }
-            let piece = encoder.piece(transport, &mut self.compression.deflater);
+            let piece = encoder.piece(transport, self.compression.deflater());
             if buffered {
                 self.buffer(&mut io.conns, index, event.shard, event.seq, piece);
             } else {

@@ -84,7 +84,7 @@ impl Sessions {
 
     /// The client of a request that waits for the brain is gone, or no longer to be answered (8.6).
     pub fn request_gone(&mut self, io: &mut Io, index: u32) {
-        self.operations_gone(io, index);
+        self.websockets.gone(io, index);
         let conn = io.conns.table.conn(index);
         let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
         let place = exchange.in_flight.take();

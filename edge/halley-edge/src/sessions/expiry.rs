@@ -68,8 +68,8 @@ impl Sessions {
     /// with an operation.
     pub fn session_ms(&self, conns: &Conns, index: u32) -> u64 {
         let token_ms = self.tokens.left_ms(conns, index).unwrap_or(u64::MAX);
-        let operation = self.operations.get(&index).and_then(|operations| operations.until_ms());
-        operation
+        self.websockets
+            .until_ms(index)
             .map_or(token_ms, |until_ms| token_ms.min(until_ms.saturating_sub(conns.clock.now_ms)))
     }
 

@@ -40,7 +40,7 @@ impl Members for Given<'_> {
         };
         let (transport, buffered) = (slot.transport, slot.has(flag::BUFFERED));
         let phase = slot.phase();
-        let piece = event.piece(transport, &mut self.sessions.compression.deflater);
+        let piece = event.piece(transport, self.sessions.compression.deflater());
         match phase {
             Phase::Opening if !buffered => self.sessions.welcome(self.conns, index, b""),
             Phase::Opening | Phase::Live => {}

@@ -8,18 +8,16 @@
 //!   doesn't allow;
 //! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write
 //!   messages to sessions; `inspect.rs` shows what waits for one;
-//! - `websocket.rs` reads messages, `operation.rs` parses them, `operations.rs` carries them out,
-//!   `compression.rs` deflates and inflates them;
+//! - `websocket.rs` reads messages, `operations.rs` carries them out; `ws/` parses them, and has
+//!   those that wait, and compression;
 //! - `replay/` has the sessions that are held, and what waits for each; `poll/` what gathers in
 //!   the answers of polls, and which are due;
 //! - `users/` finds the user of a request, and has what is remembered of tokens;
-//! - `base/` has the state of a connection meanwhile; `operation_queue.rs` has the operations of a
-//!   WebSocket.
+//! - `base/` has the state of a connection meanwhile.
 
 pub mod admission;
 pub mod admit;
 pub mod base;
-pub mod compression;
 pub mod cursor;
 pub mod deliver;
 pub mod ending;
@@ -27,8 +25,6 @@ pub mod expiry;
 pub mod inspect;
 pub mod members;
 pub mod newest;
-pub mod operation;
-pub mod operation_queue;
 pub mod operations;
 pub mod parameters;
 pub mod poll;
@@ -46,3 +42,4 @@ pub mod sync;
 pub mod tests;
 pub mod users;
 pub mod websocket;
+pub mod ws;

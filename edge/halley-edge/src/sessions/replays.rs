@@ -93,7 +93,7 @@ impl Sessions {
         let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
         // Unmarked: what is paced by the client itself is no slow consumer's loss (http.md 12).
-        let deflater = &mut self.compression.deflater;
+        let deflater = self.compression.deflater();
         let piece = Encoder::unmarked(event).piece(transport, deflater);
         if !self.replays.moved(index, event.cursor) {
             return;

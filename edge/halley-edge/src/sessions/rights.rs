@@ -37,9 +37,7 @@ impl Sessions {
             return;
         }
         // The brain may grant by the rights of before what it was asked for already.
-        if let Some(operations) = self.operations.get_mut(&index) {
-            operations.judge_again = true;
-        }
+        self.websockets.judge_again(index);
         if !self.subscriptions.packed(index).is_empty() {
             self.rights_due.changed(index);
             self.say_rights(io, index);
@@ -127,11 +125,10 @@ impl Sessions {
 
     /// Is an answer on its way that would bring one of these back?
     fn is_asking_for(&self, index: u32, ended: &[&[u8]]) -> bool {
-        let change = self.operations.get(&index).and_then(|asked| asked.change.as_ref());
-        match change {
-            Some((Change::Add(subject), _)) => ended.contains(&subject.as_bytes()),
-            Some((Change::State(_), _)) => ended.contains(&STATE),
-            Some((Change::Remove(_), _)) | None => false,
+        match self.websockets.change(index) {
+            Some(Change::Add(subject)) => ended.contains(&subject.as_bytes()),
+            Some(Change::State(_)) => ended.contains(&STATE),
+            Some(Change::Remove(_)) | None => false,
         }
     }
 

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 
 use crate::random::Random;
 use crate::sessions::admission::Admission;
-use crate::sessions::compression::Compression;
-use crate::sessions::operation_queue::Operations;
 use crate::sessions::poll::Polls;
 use crate::sessions::replay::Replays;
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::subscriptions::rights_due::RightsDue;
 use crate::sessions::users::tokens::Tokens;
+use crate::sessions::ws::WebSockets;
+use crate::sessions::ws::compression::Compression;
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; here is what
 /// only some of them have, and what is common to all. Invariant: an entry belongs to the session
@@ -32,8 +32,8 @@ pub struct Sessions {
     pub stopping: bool,
     /// The sessions that wait for the end of their replay.
     pub replays: Replays,
-    /// By index: WebSockets of which the brain has a request.
-    pub operations: HashMap<u32, Box<Operations>>,
+    /// The WebSockets of which the brain has a request.
+    pub websockets: WebSockets,
     /// The sessions whose rights have changed.
     pub rights_due: RightsDue,
     /// The cursor of the event in hand.
@@ -54,7 +54,7 @@ impl Sessions {
             random: Random::new(),
             stopping: false,
             replays: Replays::default(),
-            operations: HashMap::new(),
+            websockets: WebSockets::default(),
             rights_due: RightsDue::default(),
             event_cursor: Vec::new(),
             polls: Polls::default(),
@@ -68,7 +68,7 @@ impl Sessions {
         self.tokens.trim();
         self.subscriptions.trim();
         self.replays.trim();
-        self.operations.shrink_to(2 * self.operations.len());
+        self.websockets.trim();
         self.rights_due.trim();
     }
 }

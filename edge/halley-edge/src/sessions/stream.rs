@@ -21,7 +21,6 @@ use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::exchange::Reply;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
-use crate::sessions::compression::{self, INFLATED_PER_TURN};
 use crate::sessions::cursor;
 use crate::sessions::newest;
 use crate::sessions::parameters;
@@ -30,6 +29,7 @@ use crate::sessions::state::Sessions;
 use crate::sessions::status;
 use crate::sessions::subscriptions;
 use crate::sessions::users::identity::{self, Principal};
+use crate::sessions::ws::compression::{self, INFLATED_PER_TURN};
 use crate::stats::Stat;
 use crate::transport::Transport;
 

@@ -6,16 +6,14 @@
 //! refused ends the connection.
 
 use halley_link::CloseReason;
-use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::io::Io;
-use crate::sessions::operation::NOT_TEXT;
 use crate::sessions::state::Sessions;
+use crate::sessions::ws::operation::NOT_TEXT;
 use crate::stats::Stat;
-use crate::transport::Transport;
 
 /// A client for which so much waits is not read until all of it was taken (http.md 18.5). What it
 /// sent before gets no more pongs; a message that would be refused ends it.
@@ -43,7 +41,7 @@ impl Sessions {
         };
         let mut rest = bytes;
         while !rest.is_empty() {
-            let inflater = deflate.then_some(&mut self.compression.inflater);
+            let inflater = if deflate { Some(self.compression.inflater()) } else { None };
             match decoder.decode_with(rest, &rules, inflater) {
                 Ok(decoded) => {
                     let consumed = decoded.consumed;
@@ -68,11 +66,11 @@ impl Sessions {
         match event {
             Event::Text(text) if ECHO => {
                 encode::text(&mut out, text);
-                out = self.compressed(io, index, out);
+                out = self.compression.echo(io.conns.slot(index).map(|slot| slot.transport), out);
             }
             Event::Binary(bytes) if ECHO => {
                 encode::binary(&mut out, bytes);
-                out = self.compressed(io, index, out);
+                out = self.compression.echo(io.conns.slot(index).map(|slot| slot.transport), out);
             }
             Event::Text(text) => {
                 io.conns.stats.count(Stat::Messages);
@@ -94,18 +92,6 @@ impl Sessions {
         }
         self.push(io, index, out.into());
         io.conns.is_in(index, Phase::Live)
-    }
-
-    /// An echo as an event would be sent: compressed, where that is agreed on and is shorter.
-    fn compressed(&mut self, io: &mut Io, index: u32, frame: Vec<u8>) -> Vec<u8> {
-        let agreement = match io.conns.slot(index).map(|slot| slot.transport) {
-            Some(Transport::Deflate) => Agreement::Usual,
-            Some(Transport::DeflateNarrow) => Agreement::Narrow,
-            _ => return frame,
-        };
-        let mut out = Vec::new();
-        let deflater = &mut self.compression.deflater;
-        if encode::compressed(&mut out, &frame, agreement, deflater) { out } else { frame }
     }
 
     /// Is the backlog of answers above the limit?

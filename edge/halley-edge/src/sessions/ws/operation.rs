@@ -536,7 +536,7 @@ mod tests {
     /// RFC 8259 to the letter, by the cases that HTTP has; those in no UTF-8 are no text message.
     #[test]
     fn data_is_json() {
-        let cases = include_str!("../../../../protocol/json.json");
+        let cases = include_str!("../../../../../protocol/json.json");
         let cases: serde_json::Value = serde_json::from_str(cases).unwrap();
         for case in cases["cases"].as_array().unwrap() {
             let bytes = case["text"].as_str().unwrap().chars().map(|c| c as u8).collect();

@@ -10,7 +10,7 @@
 
 use halley_wire::http1::head::Request;
 use halley_wire::websocket::extension::{Agreement, Offers};
-use halley_wire::websocket::{Deflater, Inflater};
+use halley_wire::websocket::{Deflater, Inflater, encode};
 
 use crate::conns::READ_BYTES;
 use crate::settings::Settings;
@@ -26,12 +26,37 @@ const COMPRESSED_READ_BYTES: usize = 4_096;
 #[derive(Default)]
 pub struct Compression {
     /// Of events.
-    pub deflater: Deflater,
+    deflater: Deflater,
     /// Of messages.
-    pub inflater: Inflater,
+    inflater: Inflater,
 }
 
 impl Compression {
+    /// Of events.
+    pub fn deflater(&mut self) -> &mut Deflater {
+        &mut self.deflater
+    }
+
+    /// Of messages.
+    pub fn inflater(&mut self) -> &mut Inflater {
+        &mut self.inflater
+    }
+
+    /// An echo as an event would be sent: compressed, where that is agreed on and is shorter.
+    pub fn echo(&mut self, transport: Option<Transport>, frame: Vec<u8>) -> Vec<u8> {
+        let agreement = match transport {
+            Some(Transport::Deflate) => Agreement::Usual,
+            Some(Transport::DeflateNarrow) => Agreement::Narrow,
+            _ => return frame,
+        };
+        let mut out = Vec::new();
+        if encode::compressed(&mut out, &frame, agreement, &mut self.deflater) {
+            out
+        } else {
+            frame
+        }
+    }
+
     /// Bytes that were inflated so far.
     pub fn inflated(&self) -> u64 {
         self.inflater.totals().bytes_out

@@ -1,0 +1,131 @@
+//! WebSockets' own (`protocol/http.md` 8, 9, 18): their messages, their operations while the brain
+//! has one or one waits for its turn, and compression.
+//!
+//! - `operation.rs` parses messages and writes answers to them;
+//! - [`WebSockets`] has the operations, and `queue.rs` those of one WebSocket;
+//! - `request.rs` makes an operation a request for the brain;
+//! - `compression.rs` has what deflates and inflates.
+//!
+//! `sessions/websocket.rs` reads messages, and `sessions/operations.rs` carries them out; nothing
+//! in here knows of them.
+
+pub mod compression;
+pub mod operation;
+pub mod queue;
+pub mod request;
+
+use std::collections::{HashMap, VecDeque};
+
+use halley_link::{FLAG_END, Frame};
+
+use crate::limits::places::Place;
+use crate::sessions::base::answer::Answer;
+use crate::sessions::base::detail::Conns;
+use crate::sessions::base::io::Io;
+use crate::sessions::subscriptions::change::Change;
+use crate::sessions::ws::queue::{Done, Late, Operations, Turn, Waiting};
+use crate::settings::Settings;
+
+/// What came of a part of an answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Came {
+    /// The connection is no WebSocket's that waits for one.
+    NotHere,
+    /// More is to come.
+    Part,
+    /// The answer is whole.
+    Whole,
+}
+
+/// See the module. Invariant: an entry belongs to the session that is in the slot now, of which the
+/// brain has a request.
+#[derive(Default)]
+pub struct WebSockets {
+    /// By index.
+    operations: HashMap<u32, Box<Operations>>,
+}
+
+impl WebSockets {
+    /// When an operation is late, by the worker's time; `None` without one.
+    pub fn until_ms(&self, index: u32) -> Option<u64> {
+        self.operations.get(&index).and_then(|operations| operations.until_ms())
+    }
+
+    /// What the operation in hand is going to change.
+    pub fn change(&self, index: u32) -> Option<&Change> {
+        self.operations.get(&index).and_then(|operations| operations.change())
+    }
+
+    /// The session's rights have changed since the brain was asked.
+    pub fn judge_again(&mut self, index: u32) {
+        if let Some(operations) = self.operations.get_mut(&index) {
+            operations.judge_again();
+        }
+    }
+
+    /// When this operation has its turn; one that has it later is kept.
+    pub fn turn(&mut self, settings: &Settings, index: u32, waiting: Waiting) -> Turn {
+        match self.operations.get_mut(&index) {
+            None => Turn::Now(waiting),
+            Some(operations) => operations.turn(settings, waiting),
+        }
+    }
+
+    /// The brain was asked `now`, in this place; the `rest` waits.
+    pub fn begin(
+        &mut self,
+        conns: &mut Conns,
+        index: u32,
+        place: Place,
+        now: Waiting,
+        rest: VecDeque<Waiting>,
+    ) {
+        let until_ms = conns.clock.now_ms + conns.settings.response_ms_max;
+        let sent_ms = conns.clock.stamp_ms();
+        let operations = Operations::new(place, now, until_ms, sent_ms, rest);
+        self.operations.insert(index, Box::new(operations));
+    }
+
+    /// RESPONSE.
+    pub fn answer(&mut self, index: u32, answer: &Answer<'_>) -> Came {
+        let Some(operations) = self.operations.get_mut(&index) else { return Came::NotHere };
+        operations.answer_begins(answer);
+        self.answer_body(index, answer.flags, answer.body)
+    }
+
+    /// RESPONSE_BODY.
+    pub fn answer_body(&mut self, index: u32, flags: u8, body: &[u8]) -> Came {
+        let Some(operations) = self.operations.get_mut(&index) else { return Came::NotHere };
+        let began = operations.answer_goes_on(body);
+        if began && flags & FLAG_END != 0 { Came::Whole } else { Came::Part }
+    }
+
+    /// The brain has answered to the end.
+    pub fn done(&mut self, index: u32) -> Option<Done> {
+        self.operations.remove(&index).map(|operations| operations.done())
+    }
+
+    /// What is given up as the brain is late with an operation; the entry stays for its answer.
+    pub fn late(&mut self, index: u32, heard_ms: u64) -> Option<Late> {
+        self.operations.get_mut(&index).and_then(|operations| operations.late(heard_ms))
+    }
+
+    /// The brain is away: gives all of them, by index.
+    pub fn lost(&mut self) -> HashMap<u32, Box<Operations>> {
+        std::mem::take(&mut self.operations)
+    }
+
+    /// The session ends, and its request with it (12.7).
+    pub fn gone(&mut self, io: &mut Io, index: u32) {
+        if let Some(operations) = self.operations.remove(&index) {
+            let conn = io.conns.table.conn(index);
+            io.conns.request_is_over(Some(operations.into_place()));
+            io.link.send(&Frame::RequestGone { conn });
+        }
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.operations.shrink_to(2 * self.operations.len());
+    }
+}

@@ -1,0 +1,222 @@
+//! One WebSocket's request at the brain, and messages that wait for their turn.
+//!
+//! Bounds: `operations_waiting_max` messages and `message_bytes_max` bytes wait; of an answer
+//! [`ANSWER_BYTES_MAX`] are kept.
+
+use std::collections::VecDeque;
+
+use halley_wire::HttpError;
+
+use crate::limits::places::Place;
+use crate::sessions::base::answer::Answer;
+use crate::sessions::subscriptions::change::Change;
+use crate::sessions::ws::operation::{self, Ask, Refused};
+use crate::settings::Settings;
+
+/// Answers are an id, two numbers, or a page of events, which has 262,144 bytes and one event more.
+const ANSWER_BYTES_MAX: u64 = 524_288;
+
+const TOO_MANY: HttpError = HttpError::new(
+    429,
+    "operations_waiting_max",
+    "Too many messages of this WebSocket wait for their turn: wait for answers before you send \
+     more.",
+);
+/// Answer to what waited behind an operation that the brain is late with.
+pub const GIVEN_UP: HttpError = HttpError::new(
+    503,
+    "brain_busy",
+    "The brain hasn't answered an operation of this WebSocket yet: try again, or open another one.",
+)
+.after(1);
+
+/// What the client waits for.
+struct Asked {
+    reference: Option<Box<str>>,
+    until_ms: u64,
+}
+
+/// An operation that waits for its turn.
+pub struct Waiting {
+    /// `ref` of its message.
+    pub reference: Option<Box<str>>,
+    /// What it wants of the brain.
+    pub ask: Ask,
+}
+
+impl Waiting {
+    /// What it takes of the bound.
+    fn bytes(&self) -> usize {
+        self.ask.target.len() + self.ask.body.len()
+    }
+}
+
+/// When an operation has its turn.
+pub enum Turn {
+    /// The brain has none of this WebSocket.
+    Now(Waiting),
+    /// After others.
+    Later,
+    /// Too many wait.
+    Never(Refused),
+}
+
+/// What has come of an answer.
+struct Gathered {
+    status: u16,
+    retry_after_s: Option<u32>,
+    body: Vec<u8>,
+    too_large: bool,
+}
+
+/// What the brain has answered to the end.
+pub struct Done {
+    /// That of the request.
+    pub place: Place,
+    /// What holds for the session from now on; and when it was sent to the brain, in milliseconds
+    /// since 1970. Nothing if the brain hasn't done it.
+    pub change: Option<(Change, u64)>,
+    /// The session's rights have changed since the brain was asked.
+    pub judge_again: bool,
+    /// What the client is sent, unless it was given up.
+    pub text: Option<String>,
+    /// Those whose turn comes now.
+    pub waiting: VecDeque<Waiting>,
+}
+
+/// What is given up as the brain is late.
+pub struct Late {
+    /// `ref` of what the brain was asked.
+    pub reference: Option<Box<str>>,
+    /// What waited behind it.
+    pub waiting: VecDeque<Waiting>,
+}
+
+/// Those of one session. Invariant: the brain has a request of it.
+pub struct Operations {
+    /// That of the request.
+    place: Place,
+    /// `None` when it was given up.
+    asked: Option<Asked>,
+    /// What holds for the session once the brain has done it, whether that is too late or not; and
+    /// when it was sent there, in milliseconds since 1970.
+    change: Option<(Change, u64)>,
+    answer: Option<Gathered>,
+    /// The session's rights have changed since the brain was asked.
+    judge_again: bool,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+}
+
+impl Operations {
+    /// The brain was asked `now`, in this place and at `sent_ms` since 1970; the `rest` waits. The
+    /// answer is late after `until_ms`, by the worker's time.
+    pub fn new(
+        place: Place,
+        now: Waiting,
+        until_ms: u64,
+        sent_ms: u64,
+        rest: VecDeque<Waiting>,
+    ) -> Operations {
+        let waiting_bytes = rest.iter().map(Waiting::bytes).sum();
+        Operations {
+            place,
+            asked: Some(Asked { reference: now.reference, until_ms }),
+            change: now.ask.change.map(|change| (change, sent_ms)),
+            answer: None,
+            judge_again: false,
+            waiting: rest,
+            waiting_bytes,
+        }
+    }
+
+    /// When the answer is late, by the worker's time; `None` if it was given up.
+    pub fn until_ms(&self) -> Option<u64> {
+        self.asked.as_ref().map(|asked| asked.until_ms)
+    }
+
+    /// What the brain's answer is going to change.
+    pub fn change(&self) -> Option<&Change> {
+        self.change.as_ref().map(|(change, _)| change)
+    }
+
+    /// The session's rights have changed.
+    pub fn judge_again(&mut self) {
+        self.judge_again = true;
+    }
+
+    /// When one more has its turn; one that has it later is kept.
+    pub fn turn(&mut self, settings: &Settings, waiting: Waiting) -> Turn {
+        let bytes = self.waiting_bytes + waiting.bytes();
+        let error = if self.asked.is_none() {
+            GIVEN_UP
+        } else if self.waiting.len() < settings.operations_waiting_max
+            && bytes <= settings.message_bytes_max
+        {
+            self.waiting_bytes = bytes;
+            self.waiting.push_back(waiting);
+            return Turn::Later;
+        } else {
+            TOO_MANY
+        };
+        Turn::Never(Refused { reference: waiting.reference, error })
+    }
+
+    /// The head of the answer; its body comes by [`Operations::answer_goes_on`].
+    pub fn answer_begins(&mut self, answer: &Answer<'_>) {
+        let header = answer.headers.iter().find(|header| header.name == b"retry-after");
+        let seconds = header.and_then(|header| std::str::from_utf8(header.value).ok());
+        self.answer.get_or_insert(Gathered {
+            status: answer.status,
+            retry_after_s: seconds.and_then(|seconds| seconds.parse().ok()),
+            body: Vec::new(),
+            too_large: answer.body_bytes > ANSWER_BYTES_MAX,
+        });
+    }
+
+    /// More of the answer; false if it hasn't begun.
+    pub fn answer_goes_on(&mut self, body: &[u8]) -> bool {
+        let Some(answer) = self.answer.as_mut() else { return false };
+        answer.too_large |= (answer.body.len() + body.len()) as u64 > ANSWER_BYTES_MAX;
+        if !answer.too_large {
+            answer.body.extend_from_slice(body);
+        }
+        true
+    }
+
+    /// The answer is whole.
+    pub fn done(self) -> Done {
+        let Operations { place, asked, change, answer, judge_again, waiting, .. } = self;
+        let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
+        let text = asked.zip(answer).map(|(asked, answer)| {
+            let Gathered { status, retry_after_s, mut body, too_large } = answer;
+            if too_large {
+                body.clear();
+            }
+            operation::of_the_brain(asked.reference.as_deref(), status, &body, retry_after_s)
+        });
+        Done { place, change: change.filter(|_| done), judge_again, text, waiting }
+    }
+
+    /// What is given up if the brain is late by now. The answer is waited for all the same.
+    pub fn late(&mut self, heard_ms: u64) -> Option<Late> {
+        if self.until_ms()? > heard_ms {
+            return None;
+        }
+        self.waiting_bytes = 0;
+        let waiting = std::mem::take(&mut self.waiting);
+        self.asked.take().map(|asked| Late { reference: asked.reference, waiting })
+    }
+
+    /// Nothing of this is going to be answered: the place of the request, and the `ref`s of all
+    /// that a client waits for.
+    pub fn lost(self) -> (Place, impl Iterator<Item = Option<Box<str>>>) {
+        let asked = self.asked.into_iter().map(|asked| asked.reference);
+        (self.place, asked.chain(self.waiting.into_iter().map(|waiting| waiting.reference)))
+    }
+
+    /// The place of the request.
+    pub fn into_place(self) -> Place {
+        self.place
+    }
+}
