@@ -1,6 +1,7 @@
 // Which part of the edge may use which (docs/internals/edge.md): a part is a folder, or a file next
 // to them. `use crate::` leads down alone, so a part can be read, tested and moved with those below
-// it; and within a part no more than three files know each other in a circle.
+// it; and within a part no more than three files know each other in a circle. Folders of a part
+// that are listed here have layers likewise, and the part's own files may use all of them.
 
 import { componentsOf } from './circles.mjs';
 import { lineOf, rustCode, withoutTests } from './source.mjs';
@@ -20,10 +21,19 @@ const LAYERS = [
   ['config', 'proxies', 'transport', 'stats'],
   ['limits', 'clock', 'slab', 'side_table', 'socket', 'log', 'random'],
 ];
-const LAYER_OF = new Map(LAYERS.flatMap((parts, layer) => parts.map((part) => [part, layer])));
+const FOLDERS = {
+  sessions: [['ws'], ['poll', 'replay', 'subscriptions'], ['users'], ['base']],
+};
+const placesOf = (layers) =>
+  new Map(layers.flatMap((parts, layer) => parts.map((part) => [part, layer])));
+const LAYER_OF = placesOf(LAYERS);
+const FOLDER_LAYER_OF = new Map(Object.entries(FOLDERS).map(([part, layers]) => [part,
+  placesOf([[part], ...layers.map((names) => names.map((name) => `${part}/${name}`))])]));
 const FILES_IN_A_CIRCLE_MAX = 3;
 
 const partOf = (name) => name.split('/')[0].replace(/\.rs$/, '');
+/** The folder of a part that a file is in, or the part. */
+const folderOf = (name) => name.split('/').slice(0, -1).slice(0, 2).join('/');
 const isTest = (name) => /(^|\/|_)(tests?|sizes)\.rs$/.test(name);
 
 /** The paths that a file uses of its own crate: `{segments, index}`. */
@@ -58,21 +68,29 @@ function graphOf(tree) {
     .filter(({ module }) => module !== undefined && module !== name)]));
 }
 
+/** What is wrong with one file's uses of others, if `layerOf` has the layers of all `placeOf`. */
+function* arrowsOf(name, uses, layerOf, placeOf) {
+  const [path, place] = [`${ROOT}${name}`, placeOf(name)];
+  if (!layerOf.has(place)) {
+    yield { path, line: 1, message: `${place} has no layer among the parts of the edge` };
+    return;
+  }
+  for (const { module, line } of uses) {
+    const other = placeOf(module);
+    if (other !== place && !(layerOf.get(other) > layerOf.get(place))) {
+      yield { path, line, message: `${place} must not know ${other}` };
+    }
+  }
+}
+
 /** What it is for is said above. */
 export function* edgeFindings(tree) {
   const graph = graphOf(tree);
   for (const [name, uses] of graph) {
-    const [path, part] = [`${ROOT}${name}`, partOf(name)];
-    if (!LAYER_OF.has(part)) {
-      yield { path, line: 1, message: `${part} has no layer among the parts of the edge` };
-      continue;
-    }
-    for (const { module, line } of uses) {
-      const other = partOf(module);
-      if (other !== part && !(LAYER_OF.get(other) > LAYER_OF.get(part))) {
-        yield { path, line, message: `${part} must not know ${other}` };
-      }
-    }
+    yield* arrowsOf(name, uses, LAYER_OF, partOf);
+    const [part, layers] = [partOf(name), FOLDER_LAYER_OF.get(partOf(name))];
+    const own = uses.filter(({ module }) => partOf(module) === part);
+    if (layers !== undefined) yield* arrowsOf(name, own, layers, folderOf);
   }
   for (const files of componentsOf(graph)) {
     if (files.length > FILES_IN_A_CIRCLE_MAX) {

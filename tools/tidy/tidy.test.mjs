@@ -125,6 +125,13 @@ const planted = {
     [edge({ 'groups/mod': 'use crate::{\n    outbox::Piece, link::Link,\n};', 'link/mod': '',
       outbox: '' }), 'edge-parts:2'],
   'a new part of the edge': [edge({ x: 'fn f() {}' }), 'edge-parts:1'],
+  'a folder in a part of the edge that knows the files above it':
+    [edge({ 'sessions/poll/mod': 'use crate::sessions::{base, polls::f};', 'sessions/polls': '',
+      'sessions/base/mod': '' }), 'edge-parts:2'],
+  'a folder in a part of the edge that knows its neighbour':
+    [edge({ 'sessions/poll/a': 'use crate::sessions::replay::R;', 'sessions/replay/mod': '' }),
+      'edge-parts:2'],
+  'a new folder in a part of the edge': [edge({ 'sessions/x/mod': '' }), 'edge-parts:1'],
   'four files of the edge in a circle':
     [edge({ 'conns/a': 'use crate::conns::b::B;', 'conns/b': 'use crate::conns::{c::C, d};',
       'conns/c': 'use crate::conns::d::f;', 'conns/d': 'fn f() { crate::conns::a::g() }' }),
@@ -194,6 +201,13 @@ const innocent = {
     'conns/b': 'use crate::conns::c;\n#[cfg(test)]\nmod tests {\n    use crate::sessions::a;\n}',
     'conns/c': 'use crate::conns::d;', 'conns/d': 'use crate::conns::b;',
     'conns/tests': 'use crate::worker::W;',
+  }),
+  'folders in a part of the edge that know those below': edge({
+    'sessions/a': 'use crate::sessions::{ws::W, base::b::B};', 'sessions/mod': '',
+    'sessions/ws/mod': 'use crate::sessions::subscriptions::S;\nuse crate::conns::d;',
+    'sessions/subscriptions/mod': 'use crate::sessions::subscriptions::view;',
+    'sessions/subscriptions/view': 'use crate::sessions::base::b;', 'sessions/base/b': '',
+    'conns/tls/a': 'use crate::conns::d;', 'conns/d': '',
   }),
   'a link that leads somewhere': { 'docs/a.md': 'see [b](b.md#x)\n', 'docs/b.md': '# x\n' },
   'a link out, and one in code': { 'docs/a.md': '[x](https://x.example) `[y](z.md)`\n' },
