@@ -11,11 +11,11 @@ use halley_wire::target;
 
 use crate::http::read::body_came;
 use crate::http::state::Http;
+use crate::sessions::Sessions;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::{Exchange, Stage};
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::sessions::users::identity;
 
 /// The `Retry-After` of an edge that waits for its brain.

@@ -10,9 +10,9 @@ use crate::conns::table::Phase;
 use crate::conns::tests::{enter, read};
 use crate::http::read::SMALL_CHUNKS_EVERY_MS;
 use crate::http::state::Http;
+use crate::sessions::Sessions;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::sessions::tests::{Brain, io, settle};
 use crate::stats::Stat;
 

@@ -24,10 +24,30 @@ pub struct Admission {
     tokens: u64,
     filled_ms: u64,
     /// Connection ids; one whose stream has left is skipped.
-    pub waiting: VecDeque<u64>,
+    waiting: VecDeque<u64>,
 }
 
 impl Admission {
+    /// The stream waits, behind all others.
+    pub fn wait(&mut self, conn: u64) {
+        self.waiting.push_back(conn);
+    }
+
+    /// The one whose turn it is next.
+    pub fn first(&self) -> Option<u64> {
+        self.waiting.front().copied()
+    }
+
+    /// The first waits no longer.
+    pub fn first_is_done(&mut self) {
+        self.waiting.pop_front();
+    }
+
+    /// How many stand in the queue, with those that have left.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
         self.waiting.shrink_to(2 * self.waiting.len());

@@ -8,12 +8,12 @@ use halley_wire::http1::response::ResponseOptions;
 use halley_wire::sse;
 
 use crate::conns::table::Phase;
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::errors::{
     BUSY_STREAMS, SESSION_LATE, STREAM_WITHOUT_BRAIN, StreamError,
 };
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -41,11 +41,11 @@ impl Sessions {
             let need_ms = waiting.saturating_mul(1_000) / u64::from(per_s);
             return self.busy(io, index, need_ms);
         }
-        if self.admission.waiting.len() as u64 >= 2 * most {
+        if self.admission.len() as u64 >= 2 * most {
             self.forget_who_left(io);
         }
         let conn = io.conns.table.conn(index);
-        self.admission.waiting.push_back(conn);
+        self.admission.wait(conn);
         io.conns.stats.add(Stat::BrainWaits, u64::from(!io.link.is_synced()));
         let ms = io.conns.settings.brain_away_ms_max;
         self.set_deadline(&mut io.conns, index, ms);
@@ -98,7 +98,7 @@ impl Sessions {
 
     /// Lets those through whose turn it is.
     pub fn admit_waiting(&mut self, io: &mut Io) {
-        while let Some(conn) = self.admission.waiting.front().copied() {
+        while let Some(conn) = self.admission.first() {
             let found = io.conns.find(conn);
             if let Some((index, _)) = found.filter(|(_, slot)| slot.phase() == Phase::Waiting) {
                 if !self.has_turn(io) {
@@ -106,7 +106,7 @@ impl Sessions {
                 }
                 self.admitted(io, index);
             }
-            self.admission.waiting.pop_front();
+            self.admission.first_is_done();
         }
     }
 

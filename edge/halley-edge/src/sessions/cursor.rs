@@ -6,8 +6,8 @@ use halley_wire::http1::head::Request;
 use halley_wire::{Gap, HttpError, target};
 
 use crate::conns::table::Phase;
+use crate::sessions::Sessions;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 
 /// What is no cursor travels as this, so that the brain can say so to the client (6.2).
 const NO_CURSOR: &[u8] = b"-";

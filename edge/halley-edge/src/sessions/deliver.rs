@@ -5,8 +5,8 @@ use halley_link::Event;
 use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::pieces::Encoder;
+use crate::sessions::Sessions;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 
 impl Sessions {

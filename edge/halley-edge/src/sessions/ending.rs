@@ -5,10 +5,10 @@ use halley_wire::websocket::close_code;
 
 use crate::conns::LINGER_MS;
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::SESSION_LATE;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::transport::Transport;
 
 impl Sessions {

@@ -6,10 +6,10 @@ use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
 
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::sessions::users::identity::{Principal, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::sessions::users::tokens::Tokens;
 use crate::settings::AuthMode;

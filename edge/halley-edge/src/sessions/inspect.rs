@@ -6,8 +6,8 @@ use halley_link::{
 };
 
 use crate::conns::table::Phase;
+use crate::sessions::Sessions;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 
 impl Sessions {
     /// Answers INSPECT.

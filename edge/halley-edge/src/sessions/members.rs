@@ -7,9 +7,9 @@ use crate::conns::table::{Phase, flag};
 use crate::groups::fan_out::{Bounds, Kept, Members, Now};
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::Piece;
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 
 /// Sessions and their connections, as members of groups.

@@ -1,19 +1,25 @@
-//! Sessions, from a client's request on: the methods of `Sessions`, which use the connections, the
-//! link and the groups that the caller lends them ([`base::io::Io`]).
+//! Sessions, from a client's request on: the methods of [`Sessions`], which use the connections,
+//! the link and the groups that the caller lends them ([`base::io::Io`]).
 //!
-//! - `stream.rs` opens streams and `polls.rs` long polls, whose parameters `base/form.rs` may read
-//!   from a body; `admit.rs` and `admission.rs` decide when one gets its session;
-//!   `subscriptions/` has its subjects, `sync.rs` reports it to the brain, and `ending.rs` ends it;
+//! The files here are methods of `Sessions`:
+//!
+//! - `stream.rs` opens streams and `polls.rs` long polls, after a look at their parameters
+//!   (`parameters.rs`, `newest.rs`, `status.rs`); `admit.rs` decides when one gets its session,
+//!   with the queue in `admission.rs`; `sync.rs` reports it to the brain, and `ending.rs` ends it;
 //! - `expiry.rs` ends sessions whose tokens expire, `rights.rs` subscriptions that a renewed token
 //!   doesn't allow;
-//! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write
-//!   messages to sessions; `inspect.rs` shows what waits for one;
-//! - `websocket.rs` reads messages, `operations.rs` carries them out; `ws/` parses them, and has
-//!   those that wait, and compression;
-//! - `replay/` has the sessions that are held, and what waits for each; `poll/` what gathers in
-//!   the answers of polls, and which are due;
-//! - `users/` finds the user of a request, and has what is remembered of tokens;
-//! - `base/` has the state of a connection meanwhile.
+//! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write messages to
+//!   sessions; `inspect.rs` shows what waits for one;
+//! - `websocket.rs` reads messages of WebSockets, `operations.rs` carries them out.
+//!
+//! The folders have structs with private fields, of which `Sessions` has one each. They know
+//! neither `Sessions` nor their neighbours (`tools/tidy` checks it), and use those further down:
+//!
+//! - `ws/` parses messages, and has those that wait for their turn, and compression;
+//! - `replay/` has the sessions that are held, with the events that wait; `poll/` fills the answers
+//!   of polls; `subscriptions/` has what sessions are subscribed to;
+//! - `users/` finds the user of a request, and remembers tokens;
+//! - `base/` has the state of a connection while something happens there.
 
 pub mod admission;
 pub mod admit;
@@ -33,7 +39,6 @@ pub mod presence;
 pub mod replay;
 pub mod replays;
 pub mod rights;
-pub mod state;
 pub mod status;
 pub mod stream;
 pub mod subscriptions;
@@ -43,3 +48,92 @@ pub mod tests;
 pub mod users;
 pub mod websocket;
 pub mod ws;
+
+use std::collections::HashMap;
+
+use crate::random::Random;
+use crate::sessions::admission::Admission;
+use crate::sessions::poll::Polls;
+use crate::sessions::replay::Replays;
+use crate::sessions::subscriptions::Subscriptions;
+use crate::sessions::subscriptions::rights_due::RightsDue;
+use crate::sessions::users::tokens::Tokens;
+use crate::sessions::ws::WebSockets;
+use crate::sessions::ws::compression::Compression;
+use crate::stats::Stats;
+
+/// The sessions of a worker. Their users and phases are in their connections' slots; the folders
+/// own what only some of them have, and this what is common to all. Invariant: an entry belongs to
+/// the session that is in the slot now.
+pub struct Sessions {
+    /// Streams that wait to be admitted.
+    admission: Admission,
+    /// When sessions end by their tokens.
+    tokens: Tokens,
+    /// What sessions are subscribed to.
+    subscriptions: Subscriptions,
+    /// What of presence came before a welcome, by index, as it is written behind that.
+    early_presence: HashMap<u32, Vec<u8>>,
+    /// What compresses and inflates for all.
+    compression: Compression,
+    /// Spreads clients over time.
+    random: Random,
+    /// Nobody gets a session any more.
+    stopping: bool,
+    /// The sessions that wait for the end of their replay.
+    replays: Replays,
+    /// The WebSockets of which the brain has a request.
+    websockets: WebSockets,
+    /// The sessions whose rights have changed.
+    rights_due: RightsDue,
+    /// The cursor of the event in hand.
+    event_cursor: Vec<u8>,
+    /// Which polls are due.
+    polls: Polls,
+}
+
+impl Sessions {
+    /// None yet.
+    pub fn new() -> Sessions {
+        Sessions {
+            admission: Admission::default(),
+            tokens: Tokens::default(),
+            subscriptions: Subscriptions::default(),
+            early_presence: HashMap::new(),
+            compression: Compression::default(),
+            random: Random::new(),
+            stopping: false,
+            replays: Replays::default(),
+            websockets: WebSockets::default(),
+            rights_due: RightsDue::default(),
+            event_cursor: Vec::new(),
+            polls: Polls::default(),
+        }
+    }
+
+    /// Nobody gets a session any more.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// A time up to this, at random: clients that are sent away at once don't come back at once.
+    pub fn spread_ms(&mut self, up_to_ms: u64) -> u64 {
+        self.random.up_to(up_to_ms)
+    }
+
+    /// Says how much was compressed and inflated.
+    pub fn count_compressed(&self, stats: &mut Stats) {
+        self.compression.count(stats);
+    }
+
+    /// Gives back what a storm left.
+    pub fn trim(&mut self) {
+        self.compression.rest();
+        self.admission.trim();
+        self.tokens.trim();
+        self.subscriptions.trim();
+        self.replays.trim();
+        self.websockets.trim();
+        self.rights_due.trim();
+    }
+}

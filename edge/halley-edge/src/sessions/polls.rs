@@ -21,6 +21,7 @@ use halley_wire::{HttpError, poll};
 
 use crate::conns::table::{Phase, flag};
 use crate::outbox;
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail, poll_of};
 use crate::sessions::base::exchange::Exchange;
 use crate::sessions::base::io::Io;
@@ -29,7 +30,6 @@ use crate::sessions::cursor;
 use crate::sessions::newest;
 use crate::sessions::parameters;
 use crate::sessions::poll::{HELD_MS_MIN, timeout};
-use crate::sessions::state::Sessions;
 use crate::sessions::stream::{Opened, SessionRequest};
 use crate::sessions::subscriptions;
 use crate::stats::Stat;

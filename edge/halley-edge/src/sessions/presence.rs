@@ -10,8 +10,8 @@ use std::rc::Rc;
 use halley_link::{CloseReason, List};
 
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 use crate::transport::{TRANSPORTS, Transport};
 

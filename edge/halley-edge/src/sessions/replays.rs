@@ -6,9 +6,9 @@ use halley_link::{Event, FLAG_LAST, List, Value};
 use crate::conns::table::{Phase, flag};
 use crate::outbox::Piece;
 use crate::outbox::pieces::Encoder;
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, poll_of};
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::stats::Stat;
 
 /// REPLAY without its connection.

@@ -15,9 +15,9 @@ use halley_token::{Keys, Refusal};
 use halley_wire::json_escape;
 
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::sessions::subscriptions::change::{Change, PRESENCE};
 use crate::sessions::users::identity::refused;
 use crate::settings::AuthMode;

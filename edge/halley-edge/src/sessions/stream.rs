@@ -16,6 +16,7 @@ use halley_wire::{article, ndjson, sse, target};
 
 use crate::conns::read::READS_PER_TURN;
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::exchange::Reply;
@@ -25,7 +26,6 @@ use crate::sessions::cursor;
 use crate::sessions::newest;
 use crate::sessions::parameters;
 use crate::sessions::poll;
-use crate::sessions::state::Sessions;
 use crate::sessions::status;
 use crate::sessions::subscriptions;
 use crate::sessions::users::identity::{self, Principal};

@@ -4,9 +4,9 @@
 use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};
 
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::transport::Transport;
 
 impl Sessions {

@@ -9,9 +9,9 @@ use halley_link::CloseReason;
 use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code, encode};
 
 use crate::conns::table::{Phase, flag};
+use crate::sessions::Sessions;
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::io::Io;
-use crate::sessions::state::Sessions;
 use crate::sessions::ws::operation::NOT_TEXT;
 use crate::stats::Stat;
 

@@ -280,7 +280,7 @@ impl Worker {
         self.io.conns.gauge_memory(self.index);
         self.io.conns.stats.set(Stat::FormBytes, self.http.forms.bytes() as u64);
         self.io.conns.count_tls(self.index);
-        self.sessions.compression.count(&mut self.io.conns.stats);
+        self.sessions.count_compressed(&mut self.io.conns.stats);
         self.count_trunk();
         let (count, items) = self.io.conns.stats.items();
         self.io.link.send(&Frame::Stats { values: List::from_items(count, &items) });
