@@ -22,7 +22,7 @@ const LAYERS = [
   ['limits', 'clock', 'slab', 'side_table', 'socket', 'log', 'random'],
 ];
 const FOLDERS = {
-  sessions: [['ws'], ['poll', 'replay', 'subscriptions'], ['users'], ['base']],
+  sessions: [['request'], ['ws'], ['poll', 'replay', 'subscriptions'], ['users'], ['base']],
 };
 const placesOf = (layers) =>
   new Map(layers.flatMap((parts, layer) => parts.map((part) => [part, layer])));

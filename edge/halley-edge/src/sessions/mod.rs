@@ -3,18 +3,19 @@
 //!
 //! The files here are methods of `Sessions`:
 //!
-//! - `stream.rs` opens streams and `polls.rs` long polls, after a look at their parameters
-//!   (`parameters.rs`, `newest.rs`, `status.rs`); `admit.rs` decides when one gets its session,
-//!   with the queue in `admission.rs`; `sync.rs` reports it to the brain, and `ending.rs` ends it;
+//! - `stream.rs` opens streams and `polls.rs` long polls; `admit.rs` decides when one gets its
+//!   session, with the queue in `admission.rs`; `sync.rs` reports it to the brain, and `ending.rs`
+//!   ends it;
 //! - `expiry.rs` ends sessions whose tokens expire, `rights.rs` subscriptions that a renewed token
 //!   doesn't allow;
-//! - `deliver.rs`, `members.rs`, `replays.rs`, `cursor.rs` and `presence.rs` write messages to
+//! - `deliver.rs`, `members.rs`, `replays.rs`, `gaps.rs` and `presence.rs` write messages to
 //!   sessions; `inspect.rs` shows what waits for one;
 //! - `websocket.rs` reads messages of WebSockets, `operations.rs` carries them out.
 //!
 //! The folders have structs with private fields, of which `Sessions` has one each. They know
 //! neither `Sessions` nor their neighbours (`tools/tidy` checks it), and use those further down:
 //!
+//! - `request/` reads the parameters of a request for a session;
 //! - `ws/` parses messages, and has those that wait for their turn, and compression;
 //! - `replay/` has the sessions that are held, with the events that wait; `poll/` fills the answers
 //!   of polls; `subscriptions/` has what sessions are subscribed to;
@@ -24,22 +25,20 @@
 pub mod admission;
 pub mod admit;
 pub mod base;
-pub mod cursor;
 pub mod deliver;
 pub mod ending;
 pub mod expiry;
+pub mod gaps;
 pub mod inspect;
 pub mod members;
-pub mod newest;
 pub mod operations;
-pub mod parameters;
 pub mod poll;
 pub mod polls;
 pub mod presence;
 pub mod replay;
 pub mod replays;
+pub mod request;
 pub mod rights;
-pub mod status;
 pub mod stream;
 pub mod subscriptions;
 pub mod sync;

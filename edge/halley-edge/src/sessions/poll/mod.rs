@@ -4,7 +4,6 @@
 //! `sessions/polls.rs` opens, answers and ends polls; nothing in here knows of it.
 
 pub mod ahead;
-pub mod timeout;
 
 use halley_wire::Gap;
 

@@ -1,13 +1,8 @@
-//! Cursors (`protocol/link.md` 10.1, `protocol/http.md` 10): the worker's one, which stands for all
-//! of its live sessions, and those that clients come back with.
+//! Cursors that clients come back with (`protocol/http.md` 10).
 
-use halley_link::{List, is_cursor};
+use halley_link::is_cursor;
 use halley_wire::http1::head::Request;
-use halley_wire::{Gap, HttpError, target};
-
-use crate::conns::table::Phase;
-use crate::sessions::Sessions;
-use crate::sessions::base::io::Io;
+use halley_wire::{HttpError, target};
 
 /// What is no cursor travels as this, so that the brain can say so to the client (6.2).
 const NO_CURSOR: &[u8] = b"-";
@@ -23,45 +18,6 @@ const CURSOR_UNKNOWN: HttpError = HttpError::new(
     "A parameter seems to say where to go on, and isn't known here: say cursor=<cursor>, or the \
      header Last-Event-ID.",
 );
-
-impl Sessions {
-    /// GAP: tells these connections, or all (10.4).
-    pub fn gap(&mut self, io: &mut Io, gap: &Gap<'_>, cursor: &[u8], conns: List<'_, u64>) {
-        for conn in conns.iter() {
-            if let Some((index, _)) = io.conns.find(conn) {
-                self.deliver_pending_first(io, index);
-                self.welcome(&mut io.conns, index, b"");
-                self.tell_gap(io, index, gap, cursor);
-            }
-        }
-        if conns.is_empty() {
-            for index in 0..io.conns.table.slots() {
-                // A held session is replayed from its own cursor, with its own gaps. This gap's
-                // cursor would skip what it has yet to get.
-                if !self.replays.is_held(index) {
-                    self.tell_gap(io, index, gap, cursor);
-                }
-            }
-        }
-    }
-
-    fn tell_gap(&mut self, io: &mut Io, index: u32, gap: &Gap<'_>, cursor: &[u8]) {
-        self.deliver_pending_first(io, index);
-        let Some(slot) = io.conns.slot(index) else { return };
-        let transport = slot.transport;
-        if !matches!(slot.phase(), Phase::Opening | Phase::Live) {
-            return;
-        }
-        self.replays.moved(index, cursor);
-        let held = self.replays.is_held(index);
-        let polls = self.polls.gap(io, index, gap, cursor, held);
-        if !polls && io.conns.is_in(index, Phase::Live) {
-            let mut out = Vec::new();
-            transport.gap(&mut out, cursor, gap);
-            self.push(io, index, out.into());
-        }
-    }
-}
 
 /// What a client goes on behind, from its address; empty for none. What clients of others add when
 /// they come back (`lastEventId`) goes before what the address was made with.
