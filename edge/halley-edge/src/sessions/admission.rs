@@ -9,8 +9,13 @@
 //! Bound: `admission_per_s_max * admission_wait_ms_max` streams wait, each in phase Waiting; the
 //! queue holds their ids, and at most as many of streams that have left.
 
-use crate::conns::table::wheel::TICK_MS;
 use std::collections::VecDeque;
+
+use crate::conns::table::Phase;
+use crate::conns::table::wheel::TICK_MS;
+use crate::sessions::base::detail::Conns;
+use crate::sessions::base::io::Io;
+use crate::stats::Stat;
 
 /// What may pass at once after a quiet time: as much as comes together between two looks of an idle
 /// worker.
@@ -53,13 +58,26 @@ impl Admission {
         self.waiting.shrink_to(2 * self.waiting.len());
     }
 
-    /// Forgets those of whom it isn't said that they wait.
-    pub fn keep(&mut self, mut waits: impl FnMut(u64) -> bool) {
-        self.waiting.retain(|conn| waits(*conn));
+    /// Forgets those that wait no longer.
+    pub fn forget_who_left(&mut self, conns: &mut Conns) {
+        self.waiting.retain(|conn| {
+            conns.find(*conn).is_some_and(|(_, slot)| slot.phase() == Phase::Waiting)
+        });
+    }
+
+    /// May one more stream become a session now? Only to a brain that knows those that were there
+    /// before (13.7), has few others to open (13.8), and is written to; then by the pace.
+    pub fn has_turn(&mut self, io: &Io) -> bool {
+        let (settings, stats) = (&io.conns.settings, &io.conns.stats);
+        let in_flight = stats.get(Stat::Opening) + stats.get(Stat::Left);
+        io.link.is_synced()
+            && in_flight < settings.opens_in_flight_max
+            && io.link_has_room()
+            && self.take(io.conns.clock.now_ms, settings.admission_per_s_max)
     }
 
     /// Takes a token, if there is one by now.
-    pub fn take(&mut self, now_ms: u64, per_s: u32) -> bool {
+    fn take(&mut self, now_ms: u64, per_s: u32) -> bool {
         let per_s = u64::from(per_s);
         // A rate of n a second is n thousandths of a token in a millisecond.
         let added = now_ms.saturating_sub(self.filled_ms).saturating_mul(per_s);

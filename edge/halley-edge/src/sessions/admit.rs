@@ -13,6 +13,7 @@ use crate::sessions::base::detail::Detail;
 use crate::sessions::base::errors::{
     BUSY_STREAMS, SESSION_LATE, STREAM_WITHOUT_BRAIN, StreamError,
 };
+use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -31,7 +32,7 @@ impl Sessions {
         let per_s = io.conns.settings.admission_per_s_max;
         // Streams that wait already come first; the gauge counts this one, too.
         let waiting = io.conns.stats.get(Stat::Waiting) - 1;
-        if waiting == 0 && self.has_turn(io) {
+        if waiting == 0 && self.admission.has_turn(io) {
             return self.admitted(io, index);
         }
         let wait_ms = io.conns.settings.admission_wait_ms_max;
@@ -42,24 +43,13 @@ impl Sessions {
             return self.busy(io, index, need_ms);
         }
         if self.admission.len() as u64 >= 2 * most {
-            self.forget_who_left(io);
+            self.admission.forget_who_left(&mut io.conns);
         }
         let conn = io.conns.table.conn(index);
         self.admission.wait(conn);
         io.conns.stats.add(Stat::BrainWaits, u64::from(!io.link.is_synced()));
         let ms = io.conns.settings.brain_away_ms_max;
         self.set_deadline(&mut io.conns, index, ms);
-    }
-
-    /// May one more stream become a session now? Only to a brain that knows those that were there
-    /// before (13.7), has few others to open (13.8), and is written to; then by the pace.
-    fn has_turn(&mut self, io: &Io) -> bool {
-        let (settings, stats) = (&io.conns.settings, &io.conns.stats);
-        let in_flight = stats.get(Stat::Opening) + stats.get(Stat::Left);
-        io.link.is_synced()
-            && in_flight < settings.opens_in_flight_max
-            && io.link_has_room()
-            && self.admission.take(io.conns.clock.now_ms, settings.admission_per_s_max)
     }
 
     /// The deadline of a stream that waits, or of one that the brain opens, has come.
@@ -101,19 +91,13 @@ impl Sessions {
         while let Some(conn) = self.admission.first() {
             let found = io.conns.find(conn);
             if let Some((index, _)) = found.filter(|(_, slot)| slot.phase() == Phase::Waiting) {
-                if !self.has_turn(io) {
+                if !self.admission.has_turn(io) {
                     return;
                 }
                 self.admitted(io, index);
             }
             self.admission.first_is_done();
         }
-    }
-
-    fn forget_who_left(&mut self, io: &mut Io) {
-        let conns = &mut io.conns;
-        let waits = |conn| conns.find(conn).is_some_and(|(_, slot)| slot.phase() == Phase::Waiting);
-        self.admission.keep(waits);
     }
 
     fn admitted(&mut self, io: &mut Io, index: u32) {
@@ -136,7 +120,7 @@ impl Sessions {
     fn send_away(&mut self, io: &mut Io, index: u32, spread_ms: u64, error: &StreamError<'_>) {
         let retry_ms = RETRY_MS_MIN + self.random.up_to(spread_ms);
         // Nothing may come before the head of the answer.
-        self.remove_member(io, index);
+        groups::remove(io, index);
         let Some(slot) = io.conns.slot(index) else { return };
         let transport = slot.transport;
         if !matches!(transport, Transport::SseChunked | Transport::SsePlain) {

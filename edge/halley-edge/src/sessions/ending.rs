@@ -8,6 +8,7 @@ use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::SESSION_LATE;
+use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::transport::Transport;
 
@@ -25,7 +26,7 @@ impl Sessions {
     /// The session, if it is one, is over: tells the brain if it knows the number.
     pub fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
         self.replays.forget(&mut io.conns, index);
-        self.remove_member(io, index);
+        groups::remove(io, index);
         self.tokens.forget(index);
         self.subscriptions.forget(index);
         self.early_presence.remove(&index);

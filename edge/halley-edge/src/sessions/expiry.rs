@@ -10,6 +10,7 @@ use crate::sessions::Sessions;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
+use crate::sessions::sync;
 use crate::sessions::users::identity::{Principal, TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::sessions::users::tokens::Tokens;
 use crate::settings::AuthMode;
@@ -23,7 +24,7 @@ impl Sessions {
         match (last, io.conns.settings.auth_mode) {
             (AuthMode::None, AuthMode::Jwt) => {
                 // This brain is not told of their end by the numbers of the last one.
-                self.forget_numbers(io);
+                sync::forget_numbers(io);
                 self.close_tokenless(io);
             }
             (_, AuthMode::None) => self.tokens = Tokens::default(),

@@ -1,11 +1,9 @@
-//! Sessions as members of groups (`protocol/link.md` 11): they come and go, and the events in
-//! flight to one are written before anything else is ([`Sessions::push`]).
-
-use halley_link::{Event, List};
+//! Events of groups (`protocol/link.md` 11) for the sessions that are their members: those in
+//! flight to one are written before anything else is ([`Sessions::push`]). `base/groups.rs` has the
+//! groups.
 
 use crate::conns::table::{Phase, flag};
 use crate::groups::fan_out::{Bounds, Kept, Members, Now};
-use crate::link::goodbye::LinkEnd;
 use crate::outbox::Piece;
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::Conns;
@@ -88,77 +86,6 @@ impl Sessions {
         if let Some((index, _)) = io.conns.find(conn) {
             self.deliver_pending_first(io, index);
         }
-    }
-
-    /// GROUP_JOIN.
-    ///
-    /// # Errors
-    /// 11.2, when there are too many groups.
-    pub fn group_join(
-        &mut self,
-        io: &mut Io,
-        group: u32,
-        conns: List<'_, u64>,
-    ) -> Result<(), LinkEnd> {
-        for conn in conns.iter() {
-            let Some((index, slot)) = io.conns.find(conn) else { continue };
-            if !matches!(slot.phase(), Phase::Opening | Phase::Live) {
-                continue;
-            }
-            match io.fan_out.join(group, index) {
-                Ok(added) => io.conns.stats.add(Stat::GroupMembers, added.into()),
-                Err(_) => return Err(LinkEnd::broken("11.2", "too many groups")),
-            }
-        }
-        io.conns.stats.set(Stat::Groups, io.fan_out.len() as u64);
-        Ok(())
-    }
-
-    /// GROUP_LEAVE.
-    pub fn group_leave(&mut self, io: &mut Io, group: u32, conns: List<'_, u64>) {
-        for conn in conns.iter() {
-            let Some((index, _)) = io.conns.find(conn) else { continue };
-            if io.fan_out.leave(group, index) {
-                io.conns.stats.sub(Stat::GroupMembers, 1);
-            }
-        }
-    }
-
-    /// GROUP_END.
-    pub fn group_end(&mut self, io: &mut Io, group: u32) {
-        let members = io.fan_out.end(group);
-        io.conns.stats.sub(Stat::GroupMembers, members as u64);
-        io.conns.stats.set(Stat::Groups, io.fan_out.len() as u64);
-    }
-
-    /// A handshake (11.3).
-    pub fn end_groups(&mut self, io: &mut Io) {
-        io.fan_out.end_all();
-        io.conns.stats.set(Stat::GroupMembers, 0);
-        io.conns.stats.set(Stat::Groups, 0);
-    }
-
-    /// A session ends: see
-    /// [`FanOut::remove_member`](crate::groups::fan_out::FanOut::remove_member).
-    pub fn remove_member(&mut self, io: &mut Io, index: u32) {
-        let of = io.fan_out.remove_member(index);
-        io.conns.stats.sub(Stat::GroupMembers, of as u64);
-    }
-
-    /// GROUP_DELIVER: the event is in flight to all members of now.
-    ///
-    /// # Errors
-    /// As of a DELIVER.
-    pub fn group_deliver(
-        &mut self,
-        io: &mut Io,
-        group: u32,
-        event: &Event<'_>,
-    ) -> Result<(), LinkEnd> {
-        io.link.cursor_passes(event)?;
-        io.conns.stats.count(Stat::GroupEvents);
-        io.fan_out.begin(group, event, io.link.cursor(), &io.conns.settings);
-        Ok(())
     }
 
     /// Serves a slice of those for whom something is in flight.

@@ -14,7 +14,6 @@ use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
 use crate::limits::places::Place;
-use crate::limits::sketch::Key;
 use crate::sessions::Sessions;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::errors::{ANSWER_LATE, NO_BRAIN};
@@ -36,10 +35,7 @@ impl Sessions {
             Err(refused) => return self.refuse_message(io, index, &refused),
         };
         let reference = operation.reference;
-        let user = match io.conns.table.user(index).is_empty() {
-            false => io.conns.table.user_key(index),
-            true => self.visitor_key(io, index),
-        };
+        let user = request::asker(io, index);
         if let Err(error) = io.conns.user_may_ask(user) {
             return self.refuse_message(io, index, &Refused { reference, error });
         }
@@ -67,13 +63,6 @@ impl Sessions {
             Turn::Never(refused) => refused,
         };
         self.refuse_message(io, index, &refused)
-    }
-
-    /// A visitor's connection counts as a user; no id begins with NUL.
-    fn visitor_key(&self, io: &mut Io, index: u32) -> Key {
-        let mut name = [0; 9];
-        name[1..].copy_from_slice(&io.conns.table.conn(index).to_be_bytes());
-        io.conns.table.limits.hasher.name(&name)
     }
 
     /// Sends an operation to the brain; gives its place there.

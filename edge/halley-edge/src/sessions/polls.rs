@@ -173,7 +173,10 @@ impl Sessions {
             let exchange = Exchange { unparsed, ..Exchange::default() };
             io.conns.table.set_detail(index, Detail::Http(Box::new(exchange)));
         }
-        self.renew(io, index);
+        // What is on its way for this session must not meet the next request, which is about
+        // another one.
+        io.conns.table.renew(index);
+        io.conns.watch_again(index);
         io.conns.push(index, out.into());
         let ms = io.conns.answer_ms(index);
         io.conns.set_deadline(index, ms);
@@ -181,12 +184,5 @@ impl Sessions {
             slot.set(flag::UNREAD);
             io.conns.ready.push(index);
         }
-    }
-
-    /// The next request of the connection is about another session: what is on its way for this
-    /// one must not meet it.
-    fn renew(&mut self, io: &mut Io, index: u32) {
-        io.conns.table.renew(index);
-        io.conns.watch_again(index);
     }
 }

@@ -20,6 +20,7 @@ use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::exchange::Reply;
+use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
 use crate::sessions::poll;
@@ -29,6 +30,7 @@ use crate::sessions::request::parameters;
 use crate::sessions::request::status;
 use crate::sessions::subscriptions;
 use crate::sessions::users::identity::{self, Principal};
+use crate::sessions::websocket::has_much_to_say;
 use crate::sessions::ws::compression::{self, INFLATED_PER_TURN};
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -244,7 +246,7 @@ impl Sessions {
     /// The stream doesn't come about: an HTTP error instead of its answer.
     pub fn refuse_stream(&mut self, io: &mut Io, index: u32, error: &StreamError<'_>) {
         io.conns.stats.count_error(error.status);
-        self.remove_member(io, index);
+        groups::remove(io, index);
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         if let Detail::Opening(opening) = io.conns.table.take_detail(index) {
             let reply = opening.reply.last();
@@ -272,7 +274,7 @@ impl Sessions {
             let (websocket, room) =
                 (slot.transport.is_websocket(), compression::read_bytes(slot.transport));
             let early = matches!(slot.phase(), Phase::Waiting | Phase::Opening);
-            if websocket && (early || self.has_much_to_say(io, index)) {
+            if websocket && (early || has_much_to_say(&mut io.conns, index)) {
                 // Frames may come right behind the request; they wait in the socket for the
                 // decoder. Later ones wait until the client has taken its answers.
                 if let Some(slot) = io.conns.slot(index) {

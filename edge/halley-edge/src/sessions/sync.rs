@@ -9,32 +9,32 @@ use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
 use crate::transport::Transport;
 
-impl Sessions {
-    /// When a link has ended, and before a sync: what an earlier brain knows and said of the
-    /// sessions is void. Gives how many there are.
-    pub fn forget_numbers(&mut self, io: &mut Io) -> u32 {
-        let mut sessions = 0;
-        for index in 0..io.conns.table.slots() {
-            let Some(slot) = io.conns.slot(index) else { continue };
-            if slot.phase() == Phase::Free {
-                continue;
-            }
-            slot.user_number = 0;
-            slot.clear(flag::ANNOUNCED);
-            match slot.phase() {
-                Phase::Opening | Phase::Live => sessions += 1,
-                Phase::Left => io.conns.forget_left(index),
-                Phase::Free
-                | Phase::Proxy
-                | Phase::Handshake
-                | Phase::Http
-                | Phase::Waiting
-                | Phase::Closing => {}
-            }
+/// When a link has ended, and before a sync: what an earlier brain knows and said of the
+/// sessions is void. Gives how many there are.
+pub fn forget_numbers(io: &mut Io) -> u32 {
+    let mut sessions = 0;
+    for index in 0..io.conns.table.slots() {
+        let Some(slot) = io.conns.slot(index) else { continue };
+        if slot.phase() == Phase::Free {
+            continue;
         }
-        sessions
+        slot.user_number = 0;
+        slot.clear(flag::ANNOUNCED);
+        match slot.phase() {
+            Phase::Opening | Phase::Live => sessions += 1,
+            Phase::Left => io.conns.forget_left(index),
+            Phase::Free
+            | Phase::Proxy
+            | Phase::Handshake
+            | Phase::Http
+            | Phase::Waiting
+            | Phase::Closing => {}
+        }
     }
+    sessions
+}
 
+impl Sessions {
     /// One round of the sync: announces what has not been announced, slot by slot (6.1, 6.3).
     pub fn sync(&mut self, io: &mut Io) {
         let slots = io.conns.table.slots();

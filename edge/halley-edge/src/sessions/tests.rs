@@ -19,6 +19,7 @@ use crate::link::hello::Answer;
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::exchange::Reply;
+use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
 use crate::sessions::replays::Replay;
@@ -171,8 +172,8 @@ fn who_is_doomed_gets_nothing() {
 fn what_is_in_flight_goes_first() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, mut client) = opening(&mut io);
-    assert!(with(&[conn], |conns| sessions.group_join(&mut io, 5, conns)).is_ok());
-    assert!(sessions.group_deliver(&mut io, 5, &event(1, b"{\"of\":\"group\"}")).is_ok());
+    assert!(with(&[conn], |conns| groups::join(&mut io, 5, conns)).is_ok());
+    assert!(groups::deliver(&mut io, 5, &event(1, b"{\"of\":\"group\"}")).is_ok());
     sessions.push(&mut io, index, b"later"[..].into());
     settle(&mut io, &mut sessions);
     let (text, _) = read(&mut client);

@@ -10,7 +10,7 @@ use halley_wire::websocket::{Decoder, Event, Failure, Rules, Sender, close_code,
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
-use crate::sessions::base::detail::Detail;
+use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::io::Io;
 use crate::sessions::ws::operation::NOT_TEXT;
 use crate::stats::Stat;
@@ -81,7 +81,7 @@ impl Sessions {
                 return self.refuse_message(io, index, &NOT_TEXT);
             }
             Event::Pong(_) => return true,
-            Event::Ping(_) if self.has_much_to_say(io, index) => return true,
+            Event::Ping(_) if has_much_to_say(&mut io.conns, index) => return true,
             Event::Ping(payload) => encode::pong(&mut out, payload),
             Event::Close(code) => {
                 encode::close(&mut out, *code, "");
@@ -94,14 +94,9 @@ impl Sessions {
         io.conns.is_in(index, Phase::Live)
     }
 
-    /// Is the backlog of answers above the limit?
-    pub fn has_much_to_say(&self, io: &mut Io, index: u32) -> bool {
-        io.conns.outbox(index).is_some_and(|outbox| outbox.bytes() > ANSWERS_BYTES_MAX)
-    }
-
     /// Answers a message at once; false when the connection ends instead.
     pub fn say(&mut self, io: &mut Io, index: u32, text: &str) -> bool {
-        if self.has_much_to_say(io, index) {
+        if has_much_to_say(&mut io.conns, index) {
             let (code, reason) = (close_code::POLICY_VIOLATION, "answers are not read");
             self.close_websocket(io, index, code, reason, CloseReason::Protocol);
             return false;
@@ -137,4 +132,9 @@ impl Sessions {
     pub fn silent_websocket(&mut self, io: &mut Io, index: u32) {
         self.close_websocket(io, index, close_code::GOING_AWAY, "no pong", CloseReason::Vanished);
     }
+}
+
+/// Is the backlog of answers above the limit?
+pub fn has_much_to_say(conns: &mut Conns, index: u32) -> bool {
+    conns.outbox(index).is_some_and(|outbox| outbox.bytes() > ANSWERS_BYTES_MAX)
 }

@@ -12,7 +12,9 @@ use crate::log;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::{NO_BRAIN, StreamError};
+use crate::sessions::base::groups;
 use crate::sessions::replays::Replay;
+use crate::sessions::sync;
 use crate::settings::{AuthMode, Settings};
 use crate::stats::Stat;
 use crate::worker::state::{RUN, Worker};
@@ -111,9 +113,7 @@ impl Worker {
             Frame::Deliver { event, conns } => {
                 self.sessions.deliver(&mut self.io, &event, conns.iter())
             }
-            Frame::GroupDeliver { group, event } => {
-                self.sessions.group_deliver(&mut self.io, group, &event)
-            }
+            Frame::GroupDeliver { group, event } => groups::deliver(&mut self.io, group, &event),
             _ => self.of_sessions(frame),
         }
     }
@@ -141,13 +141,9 @@ impl Worker {
             }
             Frame::Keys { keys } => self.take_keys(keys)?,
             Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
-            Frame::GroupJoin { group, conns } => {
-                self.sessions.group_join(&mut self.io, group, conns)?
-            }
-            Frame::GroupLeave { group, conns } => {
-                self.sessions.group_leave(&mut self.io, group, conns)
-            }
-            Frame::GroupEnd { group } => self.sessions.group_end(&mut self.io, group),
+            Frame::GroupJoin { group, conns } => groups::join(&mut self.io, group, conns)?,
+            Frame::GroupLeave { group, conns } => groups::leave(&mut self.io, group, conns),
+            Frame::GroupEnd { group } => groups::end(&mut self.io, group),
             Frame::Refused { conn, status, retry_after_s, code, message } => {
                 let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
                 let (code, message) = (text(code), text(message));
@@ -202,7 +198,7 @@ impl Worker {
         self.reap();
         settings.share_opens(self.shared.config.workers);
         let last = std::mem::replace(&mut self.io.conns.settings, settings);
-        self.sessions.end_groups(&mut self.io);
+        groups::end_all(&mut self.io);
         self.sessions.auth_changed(&mut self.io, last.auth_mode);
         self.sessions.anonymous_changed(&mut self.io, &last.anonymous);
         self.let_clients_in()?;
@@ -213,7 +209,7 @@ impl Worker {
         self.io.conns.stats.count(Stat::LinkHandshakes);
         // Doomed sessions aren't part of the sync.
         self.reap();
-        let sessions = self.sessions.forget_numbers(&mut self.io);
+        let sessions = sync::forget_numbers(&mut self.io);
         if self.index == 0 {
             log!(
                 "handshake with {}: {sessions} sessions in worker 0",
@@ -308,7 +304,7 @@ impl Worker {
         self.reap();
         log!("worker {}: link ended: {why}", self.index);
         // No OPENED is going to come: whoever leaves before the next handshake waits for none.
-        self.sessions.forget_numbers(&mut self.io);
+        sync::forget_numbers(&mut self.io);
         self.sessions.owe_nothing();
         self.sessions.operations_lost(&mut self.io);
         for index in 0..self.io.conns.table.slots() {

@@ -10,6 +10,7 @@ use halley_link::{Frame, GoodbyeCode, Word};
 use crate::link::brain_link::READ_BYTES_PER_ROUND;
 use crate::link::goodbye::LinkEnd;
 use crate::link::hello;
+use crate::sessions::base::groups;
 use crate::stats::Stat;
 use crate::worker::state::Worker;
 
@@ -89,7 +90,7 @@ impl Worker {
             Brought::Deliver { event, words } => {
                 sessions.deliver(io, &event, words.iter().map(Word::conn))
             }
-            Brought::GroupDeliver { group, event } => sessions.group_deliver(io, group, &event),
+            Brought::GroupDeliver { group, event } => groups::deliver(io, group, &event),
             Brought::Frame { kind, payload } => {
                 let frame = Frame::decode(kind, payload)?;
                 self.frame(&frame)

@@ -4,6 +4,7 @@
 //! - `io.rs` has the parts that they act on;
 //! - `detail.rs`, `exchange.rs`, `form.rs`, `opening.rs` and `poll.rs` have the state of a
 //!   connection;
+//! - `groups.rs` has the groups that connections are members of;
 //! - `answer.rs` is the brain's answer to a request, `errors.rs` has answers where the brain is
 //!   needed and can't be had.
 
@@ -12,6 +13,7 @@ pub mod detail;
 pub mod errors;
 pub mod exchange;
 pub mod form;
+pub mod groups;
 pub mod io;
 pub mod opening;
 pub mod poll;

@@ -5,12 +5,23 @@ use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
 use crate::limits::places::Place;
+use crate::limits::sketch::Key;
 use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::io::Io;
 use crate::sessions::subscriptions::view::EVERYBODY;
 use crate::sessions::ws::operation::Ask;
 use crate::sessions::ws::queue::GIVEN_UP;
 use crate::stats::Stat;
+
+/// Whose operation it is. A visitor's connection counts as a user; no id begins with NUL.
+pub fn asker(io: &mut Io, index: u32) -> Key {
+    if !io.conns.table.user(index).is_empty() {
+        return io.conns.table.user_key(index);
+    }
+    let mut name = [0; 9];
+    name[1..].copy_from_slice(&io.conns.table.conn(index).to_be_bytes());
+    io.conns.table.limits.hasher.name(&name)
+}
 
 /// The place of a request among those that wait for the brain.
 ///
