@@ -7,7 +7,7 @@
 
 -define(LEAVE_MS, 500).
 
-states_test_() ->
+throttle_test_() ->
     {setup,
      fun() ->
          ok = meck:new(halley_limits, [passthrough]),
