@@ -236,7 +236,7 @@ job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
     node clients/js/test/adapter.mjs halley-sse.min.js
 job python count_python 300 \
     .tools/python/bin/python -m unittest discover -s clients/python/tests
-job tidy count_node 60 node --test tools/tidy/*.test.mjs tools/*.test.mjs
+job tidy count_node 300 node --test tools/tidy/*.test.mjs tools/*.test.mjs
 side_by_side 6
 # Runs its own files side by side, and at last those that fill the machine.
 job system count_system 900 node test/system/run.mjs
