@@ -15,11 +15,12 @@ export function own(subject, rules) {
 const longest = ({ retentionMs = Infinity, ages = [] }) =>
   Math.max(retentionMs, ...ages.map(([, ms]) => ms));
 
-/** For how long an event is promised, in ms. What is for some users alone has the longest age that
- *  there is; of what is about several subjects the shortest counts, as any of them may be asked. */
+/** For how long an event is promised, in ms. What is for some users alone has no subject, and so
+ *  `history.retention` (http.md 27.1). Of what is about several subjects the shortest age counts,
+ *  as any of them may be asked. */
 export function ageOf(history, event) {
   const { retentionMs = Infinity, ages = [] } = history.profile;
-  if (history.privates.has(event.subject)) return longest(history.profile);
+  if (history.privates.has(event.subject)) return retentionMs;
   return Math.min(...parts(history, event).map(({ subject }) => own(subject, ages) ?? retentionMs));
 }
 
