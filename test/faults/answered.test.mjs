@@ -139,6 +139,25 @@ test('a gap in an answer needs a cause, and excuses what it is about', () => {
   assert.deepEqual(kinds(other.answers(['e3', gap('damaged')]).say('open')), ['lost']);
 });
 
+test('one gap may stand for all events while the log stands still, and then alone', () => {
+  const all = { reason: 'damaged' };
+  const answered = (entries, effects = { fills: true, still: true }) => {
+    const story = new Asking().about('e1', 'e2', 'e3').comes();
+    const fault = story.history.faultBegun('disk-still', effects);
+    story.asks().answers(entries);
+    story.history.faultEnded(fault);
+    return kinds(story.say('open'));
+  };
+  assert.deepEqual(answered([all]), []);
+  assert.deepEqual(answered(['e3', all]), ['lost']);
+  assert.deepEqual(answered([]), ['lost', 'lost']);
+  assert.deepEqual(answered([{ ...all, from: 1 }]), ['lost', 'lost']);
+  assert.deepEqual(answered([all], { fills: true }), ['lost', 'lost']);
+  const before = new Asking().about('e1', 'e2', 'e3').comes();
+  before.history.faultEnded(before.history.faultBegun('disk-still', { fills: true, still: true }));
+  assert.deepEqual(kinds(before.asks().answers([all]).say('open')), ['lost', 'lost']);
+});
+
 test('an answer has the kept value, or one that is newer', () => {
   const kept = (value) => {
     const story = three();

@@ -6,7 +6,7 @@ import { isServing, isWriting, press } from '../lib/disk.mjs';
 
 export default {
   name: 'disk-still', lane: 'server', weight: 12, needs: 'power', seconds: 6,
-  effects: { fills: true },
+  effects: { fills: true, still: true },
   async inject(world, random) {
     const ms = random.pick([random.int(100, 1_000), random.int(1_000, 12_000)]);
     let pressing;

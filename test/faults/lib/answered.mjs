@@ -85,16 +85,29 @@ class Answer {
     }
   }
 
+  /** Is it one gap in place of all events, as the log stood still (http.md 25.5)? */
+  #isBehind() {
+    const { asked, t, entries } = this.answer;
+    return entries.length === 1 && entries[0].type === 'gap' && entries[0].reason === 'damaged'
+      && entries[0].from === null && this.history.faults.some((fault) => fault.still
+        && fault.begun < t && (fault.ended ?? Infinity) > asked);
+  }
+
   /** What had been published before it was asked for. */
   missing(seen, tally) {
     const { asked, t, entries } = this.answer;
+    const excused = (why) => { tally.excused[why] = (tally.excused[why] ?? 0) + 1; };
+    if (this.#isBehind()) {
+      excused('gap: the log stood still');
+      return;
+    }
     for (const event of this.events) {
       if (event.acked === null || event.acked >= asked || seen.has(event.id)) continue;
       if (!isAmong(this.history, this.context.about, event, this.answer)) continue;
       tally.checked += 1;
       const why = excuse(event, { kept: entries, ended: t, newest: new Map() }, this.context);
       if (why === undefined) this.#violation('lost', event, 'among the newest, and not there');
-      else tally.excused[why] = (tally.excused[why] ?? 0) + 1;
+      else excused(why);
     }
   }
 
