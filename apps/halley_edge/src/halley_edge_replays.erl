@@ -63,6 +63,7 @@
     %% directory and the heads.
     phase :: {turn | taken, halley_edge_turns:place()} | sent | ready
 }).
+-type entered() :: {halley_history:vector(), [halley_edge_codec:conn()]}.
 -record(state, {
     link :: pid(),
     slot :: halley_links:slot(),
@@ -79,8 +80,10 @@
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
     permit = none :: none | asked | halley_edge_replay_permits:permit(),
     is_entering = false :: boolean(),                 % the link has some of them to enter
-    %% In the directory, until the log has written what was drawn by then.
-    entered = #{} :: #{reference() => {halley_history:vector(), [halley_edge_codec:conn()]}}
+    %% In the directory, until the log has written what was drawn by then: those that it was asked
+    %% about, and those that came meanwhile, with the furthest of their heads.
+    awaits = none :: none | {reference(), entered()},
+    later = none :: none | entered()
 }).
 
 %% To be called by the link. It receives {enter, Pid, [Conn]}, the sessions to be put into the
@@ -220,9 +223,12 @@ handle({replay_permit, Permit}, #state{permit = asked} = State) ->
     State#state{permit = Permit};
 handle({entered, Conns, Heads}, State) ->
     written(Conns, Heads, State#state{is_entering = false});
-handle({history_written, Ref}, #state{entered = Entered} = State) ->
-    {{Heads, Conns}, Left} = maps:take(Ref, Entered),
-    rest(Conns, Heads, State#state{entered = Left}).
+handle({history_written, Ref}, #state{awaits = {Ref, {Heads, Conns}}, later = Later} = State) ->
+    Next = rest(Conns, Heads, State#state{awaits = none, later = none}),
+    case Later of
+        none -> Next;
+        {LaterHeads, LaterConns} -> written(LaterConns, LaterHeads, Next)
+    end.
 
 session({Conn, User, Transport, Cursor}) ->
     #session{user = taker(User, Conn), transport = Transport, cursor = Cursor, phase = ready}.
@@ -266,11 +272,16 @@ enter(#state{is_entering = false, ready = [_ | _] = Ready, sessions = Sessions,
 enter(State) ->
     State.
 
-written(Conns, Heads, #state{entered = Entered} = State) ->
+%% Later heads do as well: whatever is live is held until LAST.
+written(Conns, Heads, #state{awaits = none} = State) ->
     case halley_history:notify(Heads) of
         written -> rest(Conns, Heads, State);
-        {later, Ref} -> State#state{entered = Entered#{Ref => {Heads, Conns}}}
-    end.
+        {later, Ref} -> State#state{awaits = {Ref, {Heads, Conns}}}
+    end;
+written(Conns, Heads, #state{later = none} = State) ->
+    State#state{later = {Heads, Conns}};
+written(Conns, Heads, #state{later = {Others, Waiting}} = State) ->
+    State#state{later = {halley_vector:furthest(Heads, Others), Conns ++ Waiting}}.
 
 rest(Conns, Heads, State) ->
     lists:foldl(fun(Conn, #state{sessions = Sessions} = S) ->

@@ -13,7 +13,8 @@ suite() ->
 all() ->
     [cursor_is_exact, cursor_without_a_deliver, opened_has_the_links_cursor,
      replay_then_live, replay_in_batches, replay_of_nothing, nothing_missed_is_no_replay,
-     drawn_while_it_enters, published_while_they_come_back, stalled_client_delays_nobody,
+     drawn_while_it_enters, published_while_they_come_back, the_log_stands_still,
+     stalled_client_delays_nobody,
      close_cancels_a_replay, gap_malformed, gap_other_store, gap_too_old, poll_gets_one_replay,
      poll_with_nothing_missed, behind_catches_up, cut_in_the_middle, cut_in_a_replay,
      sync_without_a_cursor, sync_with_a_cursor_of_another_store,
@@ -168,6 +169,34 @@ published_while_they_come_back(Config) ->
     join(Publisher),
     ?assert(length(Seen) > 0),
     ?assertEqual(lists:seq(hd(Seen), lists:last(Seen)), lists:usort(Seen)).
+
+%% The log hasn't written what was drawn: all that come back wait, and ask it once.
+the_log_stands_still(Config) ->
+    Worker = worker(Config),
+    Old = cursor_now(),
+    publish(<<"anna">>, 1),
+    marked(),
+    Cursor = cursor_now(),
+    Seq = halley_history:draw(3),
+    Opened = lists:foldl(fun(Conn, W) ->
+        From = case Conn rem 2 of 0 -> Cursor; 1 -> Old end,
+        fake_worker:run(10, fake_worker:open(Conn, <<"anna">>, From, W))
+    end, Worker, lists:seq(1, 10)),
+    Waiting = fake_worker:run(200, Opened),
+    ?assertEqual([held], lists:usort([fake_worker:state(Conn, Waiting)
+                                      || Conn <- lists:seq(1, 10)])),
+    #{notify := Asked} = log_state(),
+    ?assertEqual(1, length(Asked)),
+    ok = halley_history_log:mark(3, Seq),
+    Done = lists:foldl(fun live/2, Waiting, lists:seq(1, 10)),
+    [?assertEqual(case Conn rem 2 of 0 -> []; 1 -> [1] end, numbers(Conn, Done))
+     || Conn <- lists:seq(1, 10)],
+    ?assertMatch(#{notify := []}, log_state()).
+
+%% What the log was asked to say is the last of its state.
+log_state() ->
+    State = sys:get_state(halley_history_log),
+    #{notify => element(tuple_size(State), State)}.
 
 replay_of_nothing(Config) ->
     Worker = worker(Config),

@@ -53,7 +53,7 @@
                 refusing = false :: halley_history_atomics:refusing(),
                 probed_ms = 0 :: integer(),
                 crowd = 0 :: non_neg_integer(),     % who waited for the last group
-                %% Vectors that the written heads haven't reached. A process has one or two here.
+                %% Vectors that the written heads haven't reached. A process waits for one.
                 notify = [] :: [{halley_history:vector(), Alias :: reference()}]}).
 
 -spec start_link() -> gen_server:start_ret().
