@@ -56,5 +56,12 @@ all() ->
 
 in_folder(Ebin) ->
     [{App, Module} || File <- filelib:wildcard(filename:join(Ebin, "halley_*.app")),
-                      {ok, [{application, App, Keys}]} <- [file:consult(File)],
+                      {application, App, Keys} <- [description(File)],
                       {halley_part, Module} <- proplists:get_value(env, Keys, [])].
+
+%% Without one of them keys would be unknown, and a backup would lack files.
+description(File) ->
+    case file:consult(File) of
+        {ok, [Description]} -> Description;
+        Other -> error({not_an_application, File, Other})
+    end.
