@@ -168,12 +168,13 @@ side_by_side() {
 # again_alone: six suites on two cores are a load that no test was made for, and a test that reads
 # too early loses its race there. If no more than UNSTEADY_MAX tests failed in all, their suites run
 # once more, one after another. A test that passes now is unsteady: it is named, to be mended, and
-# doesn't refuse the change. A fault that is always there fails twice.
+# doesn't refuse the change. A fault that is always there fails twice. What the checker of faults
+# has found once is found: `faults` has no second run.
 UNSTEADY_MAX=3
 unsteady=()
 again_alone() {
     local names=("${!failed_of[@]}") name before passed
-    if [ "$failed_all" -gt "$UNSTEADY_MAX" ]; then return; fi
+    if [ "$failed_all" -gt "$UNSTEADY_MAX" ] || [ -n "${failed_of[faults]:-}" ]; then return; fi
     unsteady=("${failures[@]}")
     failures=()
     for name in "${names[@]}"; do

@@ -66,6 +66,12 @@ test('more than three failures are not run again', async () => {
   assert.equal(code, 1);
 });
 
+test('what the checker of faults has found is not run again', async () => {
+  const { code, last } = await run({ faults: once(3, ['lost']), b: ran(4, []) });
+  assert.equal(last, 'halley: 7 passed, 1 failed');
+  assert.equal(code, 1);
+});
+
 test('a suite that ran no test fails', async () => {
   const { code, last } = await run({ a: 'exit 0', b: ran(4, []) });
   assert.equal(last, 'halley: 4 passed, 1 failed');
