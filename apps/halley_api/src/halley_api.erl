@@ -28,73 +28,79 @@
 -type prepared() :: {answer, response()} | halley_requests:wish().
 -type method() :: get | post | put | delete.
 %% `'_'' is any part of the path and becomes an argument; `'...'' is all that follows. Behind the
-%% module: more arguments, and for each method what it needs.
+%% module: more arguments, and for each method what it needs; then the methods of which `prepare/3'
+%% of the module may answer small requests at once.
 -type route() :: {listener(), [binary() | '_'] | nonempty_improper_list(binary(), '...'), module(),
-                  Fixed :: [binary()], [{method(), halley_api_access:need()}]}.
+                  Fixed :: [binary()], [{method(), halley_api_access:need()}],
+                  AtOnce :: [method()]}.
 
 %% `Args' are the parts of the path that the route leaves open.
 -callback handle(method(), Args :: [binary()], request()) -> response().
 
-%% The same, where it is one event to publish.
+%% The same in the link's process: it waits for nothing. `later': it is for `handle/3'.
 -callback prepare(method(), Args :: [binary()], request()) -> later | prepared().
 -optional_callbacks([prepare/3]).
 
 %% Every resource, the busiest first.
 -spec routes() -> [route()].
 routes() ->
-    [{api, [<<"v1">>, <<"events">>], halley_api_events_h, [], [{post, publish}]},
-     {public, [<<"v1">>, <<"me">>, <<"events">>], halley_api_me_h, [<<"events">>], [{post, user}]},
+    [{api, [<<"v1">>, <<"events">>], halley_api_events_h, [], [{post, publish}], [post]},
+     {public, [<<"v1">>, <<"me">>, <<"events">>], halley_api_me_h, [<<"events">>], [{post, user}],
+      [post]},
      {public, [<<"v1">>, <<"me">>, <<"follows">>], halley_api_me_h, [<<"follows">>],
-      [{get, user}, {post, user}, {delete, user}]},
+      [{get, user}, {post, user}, {delete, user}], []},
      {public, [<<"v1">>, <<"me">>, <<"follows">>, '_'], halley_api_me_h, [<<"follow">>],
-      [{put, user}, {delete, user}]},
+      [{put, user}, {delete, user}], []},
      {public, [<<"v1">>, <<"me">>, <<"subscriptions">>, '_'], halley_api_subscriptions_h, [],
-      [{put, session}, {delete, session}]},
-     {public, [<<"v1">>, <<"me">>, <<"state">>], halley_api_state_h, [], [{put, user}]},
+      [{put, session}, {delete, session}], [put, delete]},
+     {public, [<<"v1">>, <<"me">>, <<"state">>], halley_api_state_h, [], [{put, user}],
+      [put]},
      {public, [<<"v1">>, <<"me">>, <<"presence">>, '_'], halley_api_me_h, [<<"presence">>],
-      [{get, user}]},
+      [{get, user}], []},
      {public, [<<"v1">>, <<"me">>, <<"subjects">>, '_', <<"events">>], halley_api_me_h,
-      [<<"past">>], [{get, user}]},
+      [<<"past">>], [{get, user}], []},
      {public, [<<"v1">>, <<"me">>, <<"subjects">>, '_', <<"presence">>], halley_api_presence_h,
-      [<<"me">>], [{get, user}]},
+      [<<"me">>], [{get, user}], []},
      {public, [<<"v1">>, <<"me">>, <<"following">>, <<"online">>], halley_api_presence_h,
-      [<<"following">>], [{get, user}]},
-     {api, [<<"v1">>, <<"events">>, '_', <<"trace">>], halley_api_trace_h, [], [{get, read}]},
-     {api, [<<"v1">>, <<"history">>], halley_api_history_h, [], [{get, read}]},
-     {api, [<<"v1">>, <<"follows">>], halley_api_follows_h, [], [{post, follow}, {delete, follow}]},
+      [<<"following">>], [{get, user}], []},
+     {api, [<<"v1">>, <<"events">>, '_', <<"trace">>], halley_api_trace_h, [], [{get, read}], []},
+     {api, [<<"v1">>, <<"history">>], halley_api_history_h, [], [{get, read}], []},
+     {api, [<<"v1">>, <<"follows">>], halley_api_follows_h, [],
+      [{post, follow}, {delete, follow}], []},
      {api, [<<"v1">>, <<"subjects">>, '_', <<"followers">>], halley_api_subjects_h, [],
-      [{get, read}]},
-     {api, [<<"v1">>, <<"subjects">>, '_', <<"events">>], halley_api_past_h, [], [{get, read}]},
+      [{get, read}], []},
+     {api, [<<"v1">>, <<"subjects">>, '_', <<"events">>], halley_api_past_h, [], [{get, read}], []},
      {api, [<<"v1">>, <<"subjects">>, '_', <<"presence">>], halley_api_presence_h, [<<"room">>],
-      [{get, read}]},
-     {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [], [{get, read}, {delete, admin}]},
+      [{get, read}], []},
+     {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [],
+      [{get, read}, {delete, admin}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"following">>], halley_api_users_h, [<<"following">>],
-      [{get, read}]},
+      [{get, read}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"following">>, <<"online">>], halley_api_presence_h,
-      [<<"following_of">>], [{get, read}]},
+      [<<"following_of">>], [{get, read}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"sessions">>], halley_api_users_h, [<<"sessions">>],
-      [{get, read}, {delete, admin}]},
+      [{get, read}, {delete, admin}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"subscriptions">>, '_'], halley_api_users_h,
-      [<<"subscriptions">>], [{delete, admin}]},
+      [<<"subscriptions">>], [{delete, admin}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"revocation">>], halley_api_revocations_h, [],
-      [{get, read}, {put, admin}, {delete, admin}]},
-     {api, [<<"v1">>, <<"revocations">>], halley_api_revocations_h, [], [{get, read}]},
-     {api, [<<"v1">>, <<"status">>], halley_api_status_h, [], [{get, read}]},
+      [{get, read}, {put, admin}, {delete, admin}], []},
+     {api, [<<"v1">>, <<"revocations">>], halley_api_revocations_h, [], [{get, read}], []},
+     {api, [<<"v1">>, <<"status">>], halley_api_status_h, [], [{get, read}], []},
      {api, [<<"v1">>, <<"status">>, <<"stream">>], halley_api_status_h, [<<"stream">>],
-      [{get, read}]},
-     {api, [<<"v1">>, <<"top">>], halley_api_top_h, [<<"top">>], [{get, read}]},
-     {api, [<<"v1">>, <<"behind">>], halley_api_behind_h, [], [{get, read}]},
-     {api, [<<"v1">>, <<"ended">>], halley_api_top_h, [<<"ended">>], [{get, read}]},
-     {api, [<<"v1">>, <<"key">>], halley_api_key_h, [], [{get, known}]},
-     {api, [<<"v1">>, <<"drain">>], halley_api_drain_h, [], [{post, admin}]},
-     {api, [<<"metrics">>], halley_api_metrics_h, [], [{get, read}]},
-     {api, [<<"healthz">>], halley_api_health_h, [<<"healthz">>], [{get, nothing}]},
-     {api, [<<"readyz">>], halley_api_health_h, [<<"readyz">>], [{get, nothing}]},
-     {api, [], halley_api_console_h, [], [{get, known}]},
-     {api, [<<"console">> | '...'], halley_api_console_h, [<<"console">>], [{get, nothing}]},
-     {public, [], halley_api_demo_h, [], [{get, nothing}]},
-     {public, [<<"demo">>, <<"acts">>, '_'], halley_api_demo_act_h, [], [{post, nothing}]},
-     {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}]}].
+      [{get, read}], []},
+     {api, [<<"v1">>, <<"top">>], halley_api_top_h, [<<"top">>], [{get, read}], []},
+     {api, [<<"v1">>, <<"behind">>], halley_api_behind_h, [], [{get, read}], []},
+     {api, [<<"v1">>, <<"ended">>], halley_api_top_h, [<<"ended">>], [{get, read}], []},
+     {api, [<<"v1">>, <<"key">>], halley_api_key_h, [], [{get, known}], []},
+     {api, [<<"v1">>, <<"drain">>], halley_api_drain_h, [], [{post, admin}], []},
+     {api, [<<"metrics">>], halley_api_metrics_h, [], [{get, read}], []},
+     {api, [<<"healthz">>], halley_api_health_h, [<<"healthz">>], [{get, nothing}], []},
+     {api, [<<"readyz">>], halley_api_health_h, [<<"readyz">>], [{get, nothing}], []},
+     {api, [], halley_api_console_h, [], [{get, known}], []},
+     {api, [<<"console">> | '...'], halley_api_console_h, [<<"console">>], [{get, nothing}], []},
+     {public, [], halley_api_demo_h, [], [{get, nothing}], []},
+     {public, [<<"demo">>, <<"acts">>, '_'], halley_api_demo_act_h, [], [{post, nothing}], []},
+     {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}], []}].
 
 -spec handle(request()) -> response().
 handle(Request) ->
@@ -146,52 +152,39 @@ prepare(Request) ->
         {error, Error} -> {answer, halley_api_error:response(Error)}
     end.
 
-prepare_placed(#{listener := public, path := [<<"v1">>, <<"me">>, <<"subscriptions">>, Subject],
-                 method := Name} = Request) when Name =:= <<"PUT">>; Name =:= <<"DELETE">> ->
-    case halley_api_access:judge(session, Request) of
-        ok -> halley_api_subscriptions_h:prepare(method(Name), [Subject], Request);
-        {refused, Answer} -> {answer, Answer}
-    end;
-prepare_placed(#{listener := public, path := [<<"v1">>, <<"me">>, <<"state">>],
-                 method := <<"PUT">>, body := {full, _}} = Request) ->
-    case halley_api_access:judge(user, Request) of
-        ok -> halley_api_state_h:prepare(put, [], Request);
-        {refused, Answer} -> {answer, Answer}
-    end;
-prepare_placed(#{listener := Listener, path := Path, method := <<"POST">>,
-                 body := {full, _}} = Request) ->
+prepare_placed(#{body := {stream, _}}) ->
+    later;
+prepare_placed(#{listener := Listener, path := Path, method := Name} = Request) ->
+    Method = method(Name),
     Found = route(Listener, Path, routes()),
-    case is_of_events(Found) andalso halley_api_events_h:is_one(Request) of
+    case is_at_once(Method, Found) of
         true ->
-            case halley_api_access:judge(need(post, Found), Request) of
-                ok -> prepare(Found, Request);
+            case halley_api_access:judge(need(Method, Found), Request) of
+                ok -> prepare(Found, Method, Request);
                 {refused, Answer} -> {answer, Answer}
             end;
         false ->
             later
-    end;
-prepare_placed(_) ->
-    later.
+    end.
 
-check_parameters({Module, _, _, Fixed}, #{listener := Listener} = Request) ->
+is_at_once(Method, {_, _, AtOnce, _, _}) -> lists:member(Method, AtOnce);
+is_at_once(_, not_found) -> false.
+
+check_parameters({Module, _, _, _, Fixed}, #{listener := Listener} = Request) ->
     halley_api_parameters:check(Listener, Module, Fixed, Request);
 check_parameters(not_found, _) ->
     ok.
 
-is_of_events({halley_api_events_h, _, _, _}) -> true;
-is_of_events({halley_api_me_h, _, _, [<<"events">>]}) -> true;
-is_of_events(_) -> false.
-
-prepare({Module, _, Parts, Fixed} = Found, Request) ->
+prepare({Module, _, _, Parts, Fixed} = Found, Method, Request) ->
     case check_parameters(Found, Request) of
-        ok -> Module:prepare(post, Fixed ++ Parts, Request);
+        ok -> Module:prepare(Method, Fixed ++ Parts, Request);
         {error, Error} -> {answer, halley_api_error:response(Error)}
     end.
 
-route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods} | Routes]) ->
+route(Listener, Path, [{Listener, Pattern, Module, Fixed, Methods, AtOnce} | Routes]) ->
     case matches(Pattern, Path) of
         no -> route(Listener, Path, Routes);
-        Parts -> {Module, Methods, Parts, Fixed}
+        Parts -> {Module, Methods, AtOnce, Parts, Fixed}
     end;
 route(Listener, Path, [_ | Routes]) -> route(Listener, Path, Routes);
 route(_, _, []) -> not_found.
@@ -207,10 +200,10 @@ matches('...', Path) -> Path;
 matches(_, _) -> no.
 
 %% What has no need of its own, such as a path that isn't there, needs any key.
-need(Method, {_, Methods, _, _}) -> proplists:get_value(Method, Methods, known);
+need(Method, {_, Methods, _, _, _}) -> proplists:get_value(Method, Methods, known);
 need(_, not_found) -> known.
 
-call({Module, Methods, Parts, Fixed}, Method, Request) ->
+call({Module, Methods, _, Parts, Fixed}, Method, Request) ->
     case lists:keymember(Method, 1, Methods) of
         true -> Module:handle(Method, Fixed ++ Parts, Request);
         false when Method =:= options -> {204, [{<<"allow">>, allow(Methods)}], []};
@@ -243,7 +236,7 @@ names({delete, _}) -> [<<"DELETE">>].
 %% A path that the other listener has is the likeliest mistake, so the answer names that listener,
 %% unless its address is to stay unknown.
 not_found(Listener, Path) ->
-    Patterns = [Pattern || {Its, Pattern, _, _, _} <- routes(), Its =:= Listener],
+    Patterns = [Pattern || {Its, Pattern, _, _, _, _} <- routes(), Its =:= Listener],
     Message = ["there is nothing at this path", spelling(Path, Patterns),
                hint(Listener, Path, halley_api_config:auth_mode())],
     halley_api_error:response({404, <<"not_found">>, Message}).

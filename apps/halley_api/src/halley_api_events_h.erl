@@ -44,32 +44,35 @@
 handle(post, [], Request) ->
     publish(Request, server()).
 
--spec prepare(post, [], halley_api:request()) -> halley_api:prepared().
+-spec prepare(post, [], halley_api:request()) -> later | halley_api:prepared().
 prepare(post, [], Request) ->
-    prepare(Request, server()).
+    case is_one(Request) of
+        true -> prepare(Request, server());
+        false -> later
+    end.
 
 server() ->
     {fun(_, _) -> ok end, fun(Event) -> {ok, Event} end, fun result/1}.
 
-%% Whether it is a request of the single form.
+%% The same for another publisher than a server.
+-spec publish(halley_api:request(), publisher()) -> halley_api:response().
+publish(Request, Publisher) ->
+    case {is_one(Request), halley_api_body:media_type(Request)} of
+        {true, _} ->
+            one(Request, Publisher);
+        {false, <<"application/x-ndjson">>} ->
+            many(Request, Publisher);
+        {false, _} ->
+            Message = "events are application/json (one) or application/x-ndjson (one per line)",
+            halley_api_error:response({415, <<"unsupported_media_type">>, Message})
+    end.
+
+%% Whether it is a request of the single form. `text/plain' is what `fetch' says of a string
+%% unasked.
 -spec is_one(halley_api:request()) -> boolean().
 is_one(Request) ->
     lists:member(halley_api_body:media_type(Request),
                  [<<"application/json">>, undeclared, <<"text/plain">>]).
-
-%% The same for another publisher than a server.
--spec publish(halley_api:request(), publisher()) -> halley_api:response().
-publish(Request, Publisher) ->
-    case halley_api_body:media_type(Request) of
-        <<"application/json">> -> one(Request, Publisher);
-        undeclared -> one(Request, Publisher);
-        %% What `fetch' says of a string unasked.
-        <<"text/plain">> -> one(Request, Publisher);
-        <<"application/x-ndjson">> -> many(Request, Publisher);
-        _ ->
-            Message = "events are application/json (one) or application/x-ndjson (one per line)",
-            halley_api_error:response({415, <<"unsupported_media_type">>, Message})
-    end.
 
 %% Twice the data's bound leaves room for white space between its tokens. Users stand in quotes and
 %% between commas.

@@ -34,12 +34,13 @@ handle(Method, What, Request) ->
             me(Method, What, User, Rights, Request)
     end.
 
--spec prepare(post, [binary()], halley_api:request()) -> halley_api:prepared().
+-spec prepare(post, [binary()], halley_api:request()) -> later | halley_api:prepared().
 prepare(post, [<<"events">>], Request) ->
     {User, Rights} = halley_api_access:user(Request),
-    case any_right(publish, Rights) of
-        ok -> halley_api_events_h:prepare(Request, publisher(User, Rights));
-        {error, Error} -> {answer, halley_api_error:response(Error)}
+    case {halley_api_events_h:is_one(Request), any_right(publish, Rights)} of
+        {false, _} -> later;
+        {true, ok} -> halley_api_events_h:prepare(Request, publisher(User, Rights));
+        {true, {error, Error}} -> {answer, halley_api_error:response(Error)}
     end.
 
 reads_body(post, [<<"events">>]) -> {yes, publish};

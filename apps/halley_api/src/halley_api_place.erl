@@ -23,7 +23,7 @@ of_request(#{listener := public, path := [<<"v1">>, <<"me">> | _] = Path, query 
            Routes) ->
     case [Id || {?PARAMETER, Id} <- Query] of
         [] -> {ok, Request};
-        [Id] -> placed(Id, Path, Request, [Pattern || {public, Pattern, _, _, _} <- Routes]);
+        [Id] -> placed(Id, Path, Request, [Pattern || {public, Pattern, _, _, _, _} <- Routes]);
         _ -> {error, {400, <<"duplicate_parameter">>, "subject is in the query more than once"}}
     end;
 of_request(Request, _) ->

@@ -54,7 +54,7 @@ refusal(_) ->
 
 of_api() ->
     [{method(Method), path(Pattern), Need}
-     || {api, Pattern, _, _, Methods} <- halley_api:routes(), {Method, Need} <- Methods].
+     || {api, Pattern, _, _, Methods, _} <- halley_api:routes(), {Method, Need} <- Methods].
 
 %% Walks the table: without a key 401, with every other scope 403, with its own one neither.
 every_route_needs_its_scope() ->
@@ -163,13 +163,13 @@ public_has_nothing_of_the_api() ->
                 <<"halley-rights">> => ?EVERYTHING},
     [failed(404, not_found, call(public, Method, Path, Headers))
      || {Method, Path, _} <- of_api(), Path =/= "/"],
-    [?assertMatch({public, [<<"v1">>, <<"me">> | _], _, _, _}, Route)
-     || {public, _, Module, _, _} = Route <- halley_api:routes(), Module =/= halley_api_demo_h,
+    [?assertMatch({public, [<<"v1">>, <<"me">> | _], _, _, _, _}, Route)
+     || {public, _, Module, _, _, _} = Route <- halley_api:routes(), Module =/= halley_api_demo_h,
         Module =/= halley_api_demo_act_h].
 
 of_me() ->
     [{method(Method), path(Pattern), Need}
-     || {public, Pattern, _, _, Methods} <- halley_api:routes(),
+     || {public, Pattern, _, _, Methods, _} <- halley_api:routes(),
         {Method, Need} <- Methods, Need =/= nothing].
 
 %% Nobody's, or those of a visitor, where its session isn't meant.

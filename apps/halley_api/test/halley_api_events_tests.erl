@@ -57,12 +57,13 @@ small_ones_are_answered_alike() ->
     meck:expect(halley, publish, fun(_, _, _) -> {error, disk_full} end),
     failed(503, disk_full, prepared(hd(Requests))).
 
-%% Nothing was judged or counted of them.
+%% Nothing was counted of them.
 others_are_for_later() ->
     ok = halley_server_keys:force(true, []),
     Body = <<"{\"subject\":\"s\",\"data\":1}">>,
-    Lines = #{<<"content-type">> => <<"application/x-ndjson">>},
-    ?assertEqual(later, prepared(post(api, "/v1/events", {Lines, Body}))),
+    Lines = #{<<"content-type">> => <<"application/x-ndjson">>, <<"halley-user">> => <<"u">>,
+              <<"halley-rights">> => <<"{\"publish\":[\"s\"]}">>},
+    ?assertEqual(later, prepared(post(public, "/v1/me/events", {Lines, Body}))),
     ?assertEqual(later, prepared(post(api, "/v1/follows", {#{}, Body}))),
     ?assertEqual(later, prepared(post(api, "/nothing", {#{}, Body}))),
     Streamed = (post(api, "/v1/events", {#{}, Body}))#{body := stream([Body])},

@@ -30,7 +30,7 @@ place_test_() ->
 
 %% Every resource of users that has an id in its path: a new one is in this table by itself.
 resources() ->
-    [{Pattern, Methods} || {public, [<<"v1">>, <<"me">> | _] = Pattern, _, _, Methods}
+    [{Pattern, Methods} || {public, [<<"v1">>, <<"me">> | _] = Pattern, _, _, Methods, _}
                                <- halley_api:routes(), lists:member('_', Pattern)].
 
 request(Method, Path, Query, Rights) ->

@@ -216,7 +216,7 @@ done() ->
 %% --- nothing without a row -----------------------------------------------------------------------
 
 doors_test() ->
-    Routes = [{Method, Pattern} || {public, Pattern, _, _, Methods} <- halley_api:routes(),
+    Routes = [{Method, Pattern} || {public, Pattern, _, _, Methods, _} <- halley_api:routes(),
                                    {Method, Need} <- Methods, Need =/= nothing],
     ?assert(length(Routes) >= 13),
     [?assertMatch({Route, [_ | _]}, {Route, rows_of(Route)}) || Route <- Routes].

@@ -1,9 +1,9 @@
 %% One request and its answer.
 %%
-%% A small request that is whole is first shown to `prepare/1' of the handler, in the link's own
-%% process (docs/internals/publish.md): it answers at once, or gives an event to publish and how to
-%% make the answer. A crash becomes a 500 for that request alone. If the handler has no `prepare/1',
-%% or it says `later', the request gets a process.
+%% A small request that is whole, and may change something, is first shown to `prepare/1' of the
+%% handler, in the link's own process (docs/internals/publish.md): it answers at once, or gives an
+%% event to publish and how to make the answer. A crash becomes a 500 for that request alone. If the
+%% handler has no `prepare/1', or it says `later', the request gets a process.
 %%
 %% A process per REQUEST runs the handler and dies alone. The link spawns it linked, so it never
 %% outlives its link. It parses the target, calls `handle/1' of the module that the environment
@@ -45,14 +45,9 @@ context(Writer, RequestWindow) ->
 
 %% `later': start/2 is to be called. Takes a {request, ...} frame.
 -spec prepare(halley_edge_codec:frame()) -> later | prepared().
-prepare({request, _, _, Flags, <<"POST">>, _, _, Body} = Request)
-  when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
-    parsed(Request);
-prepare({request, _, public, Flags, _, <<"/v1/me/subscriptions", Next, _/binary>>, _, _} = Request)
-  when Flags band ?FLAG_END =/= 0, Next =:= $/ orelse Next =:= $? ->
-    parsed(Request);
-prepare({request, _, public, Flags, <<"PUT">>, <<"/v1/me/state">>, _, Body} = Request)
-  when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX ->
+prepare({request, _, _, Flags, Method, _, _, Body} = Request)
+  when Flags band ?FLAG_END =/= 0, byte_size(Body) =< ?SMALL_BYTES_MAX,
+       Method =/= <<"GET">>, Method =/= <<"HEAD">> ->
     parsed(Request);
 prepare(_) ->
     later.
