@@ -4,7 +4,8 @@
 %% A member that is not known, or is there twice, is an error rather than ignored: with a misspelt
 %% `id' the event would silently have another id than its publisher thinks.
 %%
-%% Pure; it is called for every event and so makes one pass over the members.
+%% Pure; it is called for every event and so makes one scan of the text. Of the data nothing is
+%% decoded.
 -module(halley_api_event).
 
 -export([parse/1, messages/1]).
@@ -15,70 +16,67 @@
 
 -spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
 parse(Text) ->
-    case halley_api_json:object(Text) of
-        {ok, Members} -> members(Members, 1, Text, undefined, undefined, #{});
+    DepthMax = halley_limits:get(event_data_depth_max),
+    case halley_api_json:texts(Text, <<"data">>, DepthMax) of
+        {ok, Members} -> members(Members, undefined, undefined, #{});
+        {error, too_deep} -> {error, too_deep(DepthMax)};
         {error, What} -> {error, halley_api_error:bad_json(What)}
     end.
 
-members([{<<"subject">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
-    case halley_api_id:check(Value, <<"subject">>) of
-        {ok, Subject} -> members(Rest, N + 1, Text, Subject, Data, Opts);
+members([{<<"subject">>, Value} | Rest], undefined, Data, Opts) ->
+    case halley_api_id:check(halley_api_json:value(Value), <<"subject">>) of
+        {ok, Subject} -> members(Rest, Subject, Data, Opts);
         {error, _} = Error -> Error
     end;
-members([{<<"to">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
-    case users(Value) of
-        {ok, Users} -> members(Rest, N + 1, Text, {to, Users}, Data, Opts);
+members([{<<"to">>, Value} | Rest], undefined, Data, Opts) ->
+    case users(halley_api_json:value(Value)) of
+        {ok, Users} -> members(Rest, {to, Users}, Data, Opts);
         {error, _} = Error -> Error
     end;
-members([{<<"subjects">>, Value} | Rest], N, Text, undefined, Data, Opts) ->
-    case subjects(Value) of
-        {ok, Subjects} -> members(Rest, N + 1, Text, {subjects, Subjects}, Data, Opts);
+members([{<<"subjects">>, Value} | Rest], undefined, Data, Opts) ->
+    case subjects(halley_api_json:value(Value)) of
+        {ok, Subjects} -> members(Rest, {subjects, Subjects}, Data, Opts);
         {error, _} = Error -> Error
     end;
-members([{<<"data">>, _} | Rest], N, Text, Subject, undefined, Opts) ->
-    members(Rest, N + 1, Text, Subject, N, Opts);
-members([{<<"id">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(id, Opts) ->
-    case halley_api_id:check(Value, <<"id">>) of
-        {ok, Id} -> members(Rest, N + 1, Text, Subject, Data, Opts#{id => Id});
+members([{<<"data">>, Value} | Rest], Subject, undefined, Opts) ->
+    members(Rest, Subject, halley_api_json:one_line(Value), Opts);
+members([{<<"id">>, Value} | Rest], Subject, Data, Opts) when not is_map_key(id, Opts) ->
+    case halley_api_id:check(halley_api_json:value(Value), <<"id">>) of
+        {ok, Id} -> members(Rest, Subject, Data, Opts#{id => Id});
         {error, _} = Error -> Error
     end;
-members([{<<"keep">>, Value} | Rest], N, Text, Subject, Data, Opts)
-  when not is_map_key(keep, Opts) ->
-    case is_boolean(Value) of
-        true -> members(Rest, N + 1, Text, Subject, Data, Opts#{keep => Value});
-        false -> bad_keep("true or false")
+members([{<<"keep">>, Value} | Rest], Subject, Data, Opts) when not is_map_key(keep, Opts) ->
+    case Value of
+        <<"true">> -> members(Rest, Subject, Data, Opts#{keep => true});
+        <<"false">> -> members(Rest, Subject, Data, Opts#{keep => false});
+        _ -> bad_keep("true or false")
     end;
-members([{<<"ack">>, Value} | Rest], N, Text, Subject, Data, Opts) when not is_map_key(ack, Opts) ->
-    case ack(Value) of
-        {ok, Ack} -> members(Rest, N + 1, Text, Subject, Data, Opts#{ack => Ack});
+members([{<<"ack">>, Value} | Rest], Subject, Data, Opts) when not is_map_key(ack, Opts) ->
+    case ack(halley_api_json:value(Value)) of
+        {ok, Ack} -> members(Rest, Subject, Data, Opts#{ack => Ack});
         {error, _} = Error -> Error
     end;
-members([{Member, _} | _], _, _, Whom, _, _)
+members([{Member, _} | _], Whom, _, _)
         when Member =:= <<"to">>, not is_tuple(Whom); Member =:= <<"to">>, element(1, Whom) =/= to;
              Member =:= <<"subject">>, is_tuple(Whom);
              Member =:= <<"subjects">>, not is_tuple(Whom);
              Member =:= <<"subjects">>, element(1, Whom) =/= subjects ->
     both();
-members([{Member, _} | _], _, _, _, _, _)
+members([{Member, _} | _], _, _, _)
         when Member =:= <<"to">>; Member =:= <<"subject">>; Member =:= <<"subjects">>;
              Member =:= <<"data">>; Member =:= <<"id">>; Member =:= <<"ack">>;
              Member =:= <<"keep">> ->
     bad(["member ", Member, " is there twice"]);
-members([{Member, _} | _], _, _, _, _, _) ->
+members([{Member, _} | _], _, _, _) ->
     bad(["unknown member ", halley_api_json:string(Member)]);
-members([], _, _, undefined, _, _) ->
+members([], undefined, _, _) ->
     bad("member subject is missing, or subjects, or to");
-members([], _, _, _, undefined, _) ->
+members([], _, undefined, _) ->
     bad("member data is missing");
-members([], _, _, Whom, _, #{keep := true}) when not is_binary(Whom) ->
+members([], Whom, _, #{keep := true}) when not is_binary(Whom) ->
     bad_keep("for an event about one subject, named by \"subject\"");
-members([], _, Text, Subject, Data, Opts) ->
-    DepthMax = halley_limits:get(event_data_depth_max),
-    case halley_api_json:cut(Text, Data, DepthMax) of
-        {ok, Json} -> {ok, {Subject, Json, Opts}};
-        {error, too_deep} -> {error, too_deep(DepthMax)};
-        {error, What} -> {error, halley_api_error:bad_json(What)}
-    end.
+members([], Subject, Data, Opts) ->
+    {ok, {Subject, Data, Opts}}.
 
 too_deep(DepthMax) ->
     {400, <<"data_too_deep">>,

@@ -1,16 +1,18 @@
-%% JSON as the API needs it: an object's members by jiffy, and one member's text as it was written.
+%% JSON as the API needs it: an object's members, decoded by jiffy, or as they were written.
 %%
 %% An event's data must reach its followers as the publisher wrote it: `1.10' stays `1.10', a number
 %% of thirty digits keeps them all, members keep their order, escapes stay escapes. Decoding and
-%% encoding again would lose some of that, so `object/1' has jiffy decode the text and `cut/3' cuts
-%% the member out. jiffy accepts some texts that aren't numbers (`1e+'), so the part that is cut out
-%% is judged once more on the way, by `halley_json_text', and how deep it is nested as well.
+%% encoding again would lose some of that, and time. So `texts/3' makes one scan by
+%% `halley_json_text', and gives the text of each member's value; `value/1' decodes one.
 %%
-%% Invariants: `cut/3' is only for a text that `object/1' accepted. Its result is JSON to the letter
-%% of RFC 8259, on one line without control characters, as DELIVER needs (link.md 7.1).
+%% A text that the scan refuses, or is unsure of, is decoded by jiffy, whose errors say more. jiffy
+%% accepts some texts that aren't numbers (`1e+'): the scan has the last word.
+%%
+%% Invariants: each text is JSON to the letter of RFC 8259, and can be decoded. `one_line/1' gives
+%% it on one line without control characters, as DELIVER needs (link.md 7.1).
 -module(halley_api_json).
 
--export([object/1, cut/3, string/1]).
+-export([object/1, texts/3, value/1, one_line/1, string/1]).
 -export_type([members/0]).
 
 -include("halley_api_limits.hrl").
@@ -73,32 +75,93 @@ digits_fit_string(<<$\\, _, Rest/binary>>) -> digits_fit_string(Rest);
 digits_fit_string(<<_, Rest/binary>>) -> digits_fit_string(Rest);
 digits_fit_string(<<>>) -> true.
 
-%% The text of an object's Nth member's value, on one line, if it is nested `DepthMax' deep at most:
-%% a number or a string has the depth 0.
--spec cut(binary(), pos_integer(), DepthMax :: pos_integer()) ->
-    {ok, binary()} | {error, too_deep | iodata()}.
-cut(Text, N, DepthMax) ->
-    <<${, Members/binary>> = skip_space(Text),
-    case nth_value(N, Members, DepthMax) of
-        {ok, Value, Bytes} -> {ok, one_line(binary_part(Value, 0, Bytes))};
-        {error, too_deep, _} -> {error, too_deep};
-        {error, Fault, Left} -> {error, not_valid(byte_size(Text) - Left + 1, reason(Fault))}
+%% The members of an object, in order: name, and text of the value. That of the member `Bounded' is
+%% nested `DepthMax' deep at most: a number or a string has the depth 0.
+-spec texts(binary(), Bounded :: binary(), DepthMax :: pos_integer()) ->
+    {ok, [{Name :: binary(), Value :: binary()}]} | {error, too_deep | iodata()}.
+texts(Text, Bounded, DepthMax) ->
+    case scan(Text, {Bounded, DepthMax, fun halley_json_text:skip_decodable/2}) of
+        {ok, Members} -> {ok, Members};
+        {error, Fault, Left} -> explained(object(Text), Fault, Left, Text, {Bounded, DepthMax})
     end.
 
-nth_value(N, Members, DepthMax) ->
-    {ok, AfterName} = halley_json_text:skip(Members, DepthMax),
-    <<$:, AfterColon/binary>> = skip_space(AfterName),
-    Value = skip_space(AfterColon),
-    case halley_json_text:skip(Value, DepthMax) of
-        {ok, Rest} when N =:= 1 ->
-            {ok, Value, byte_size(Value) - byte_size(Rest)};
-        {ok, Rest} ->
+explained({error, _} = Error, _, _, _, _) ->
+    Error;
+explained({ok, _}, unsure, _, Text, {Bounded, DepthMax}) ->
+    %% It can be decoded.
+    case scan(Text, {Bounded, DepthMax, fun halley_json_text:skip/2}) of
+        {ok, Members} -> {ok, Members};
+        {error, Fault, Left} -> explained({ok, []}, Fault, Left, Text, {Bounded, DepthMax})
+    end;
+explained({ok, _}, too_deep, _, _, _) ->
+    {error, too_deep};
+explained({ok, _}, Fault, Left, Text, _) ->
+    {error, not_valid(byte_size(Text) - Left + 1, reason(Fault))}.
+
+scan(Text, How) ->
+    case skip_space(Text) of
+        <<${, Rest/binary>> ->
             case skip_space(Rest) of
-                <<$,, Next/binary>> -> nth_value(N - 1, Next, DepthMax);
-                Left -> {error, unexpected, byte_size(Left)}
+                <<$}, End/binary>> -> ended(End, []);
+                Members -> scan(Members, How, [])
+            end;
+        Other ->
+            unexpected(Other)
+    end.
+
+%% The two that every event has; any name comes by the third clause.
+scan(<<"\"data\":", Value/binary>>, How, Members) ->
+    member(<<"data">>, Value, How, Members);
+scan(<<"\"subject\":", Value/binary>>, How, Members) ->
+    member(<<"subject">>, Value, How, Members);
+scan(<<$", _/binary>> = Text, {_, _, Skip} = How, Members) ->
+    case Skip(Text, 1) of
+        {ok, AfterName} ->
+            case skip_space(AfterName) of
+                <<$:, Value/binary>> ->
+                    member(value(part(Text, AfterName)), Value, How, Members);
+                Other -> unexpected(Other)
             end;
         {error, _, _} = Error ->
             Error
+    end;
+scan(Text, _, _) ->
+    unexpected(Text).
+
+member(Name, AfterColon, {Bounded, DepthMax, Skip} = How, Members) ->
+    Value = skip_space(AfterColon),
+    Depth = case Name of Bounded -> DepthMax; _ -> byte_size(Value) + 1 end,
+    case Skip(Value, Depth) of
+        {ok, Rest} -> next(skip_space(Rest), How, [{Name, part(Value, Rest)} | Members]);
+        {error, _, _} = Error -> Error
+    end.
+
+next(<<$,, Rest/binary>>, How, Members) -> scan(skip_space(Rest), How, Members);
+next(<<$}, Rest/binary>>, _, Members) -> ended(Rest, Members);
+next(Text, _, _) -> unexpected(Text).
+
+ended(Text, Members) ->
+    case skip_space(Text) of
+        <<>> -> {ok, lists:reverse(Members)};
+        Rest -> unexpected(Rest)
+    end.
+
+unexpected(Text) -> {error, unexpected, byte_size(Text)}.
+
+part(Text, Rest) -> binary_part(Text, 0, byte_size(Text) - byte_size(Rest)).
+
+%% The value of a text that `texts/3' gave.
+-spec value(binary()) -> jiffy:json_value().
+value(Text) ->
+    Inner = byte_size(Text) - 2,
+    case Text of
+        <<$", String:Inner/binary, $">> ->
+            case has_escape(String) of
+                false -> String;
+                true -> jiffy:decode(Text)
+            end;
+        _ ->
+            jiffy:decode(Text)
     end.
 
 reason(truncated) -> truncated_json;
@@ -112,8 +175,14 @@ skip_space(<<C, Rest/binary>>) when C =:= $\s; C =:= $\n; C =:= $\t; C =:= $\r -
 skip_space(Rest) ->
     Rest.
 
-%% There are no control characters inside strings, so what is found here stands between tokens.
-%% One search for each character: a single byte is found by memchr, a set of them is not.
+has_escape(<<$\\, _/binary>>) -> true;
+has_escape(<<_, Rest/binary>>) -> has_escape(Rest);
+has_escape(<<>>) -> false.
+
+%% A value's text on one line. There are no control characters inside strings, so what is found here
+%% stands between tokens. One search for each character: a single byte is found by memchr, a set of
+%% them is not.
+-spec one_line(binary()) -> binary().
 one_line(Value) ->
     case lists:any(fun(C) -> binary:match(Value, C) =/= nomatch end, ?CONTROL_SPACE) of
         false -> Value;

@@ -43,24 +43,22 @@ of_stream(_, {error, too_large}) -> {error, too_large()};
 of_stream(User, {error, closed}) -> {ok, User, <<>>}.
 
 of_body(User, Body) ->
-    case halley_api_json:object(Body) of
-        {ok, [{<<"data">>, null}]} -> {ok, User, <<>>};
-        {ok, [{<<"data">>, _}]} -> of_data(User, cut(Body));
+    DepthMax = halley_limits:get(event_data_depth_max),
+    case halley_api_json:texts(Body, <<"data">>, DepthMax) of
+        {ok, [{<<"data">>, <<"null">>}]} -> {ok, User, <<>>};
+        {ok, [{<<"data">>, Data}]} -> of_data(User, halley_api_json:one_line(Data));
         {ok, _} -> {error, halley_api_error:bad_json("a state is {\"data\":...}, nothing else")};
+        {error, too_deep} ->
+            {error, {400, <<"data_too_deep">>,
+                     "the data has arrays and objects too deep in one another"}};
         {error, What} -> {error, halley_api_error:bad_json(What)}
     end.
 
-cut(Body) -> halley_api_json:cut(Body, 1, halley_limits:get(event_data_depth_max)).
-
-of_data(User, {ok, Text}) ->
+of_data(User, Text) ->
     case byte_size(Text) =< halley_limits:get(session_state_bytes_max) of
         true -> {ok, User, Text};
         false -> {error, too_large()}
-    end;
-of_data(_, {error, too_deep}) ->
-    {error, {400, <<"data_too_deep">>, "the data has arrays and objects too deep in one another"}};
-of_data(_, {error, What}) ->
-    {error, halley_api_error:bad_json(What)}.
+    end.
 
 too_large() ->
     halley_metrics:incr(states_refused),
