@@ -34,8 +34,9 @@
 %% In a process of the request's own: it may wait, and if it dies it dies alone.
 -callback handle(request()) -> response().
 
-%% Of small requests that are whole, in the link's own process, which serves its other requests as
-%% well: it waits for nothing. `later': it is for `handle/1', and nothing was done yet.
+%% Of small requests that are whole and whose method may change something, in the link's own
+%% process, which serves its other requests as well: it waits for nothing. `later': it is for
+%% `handle/1', and nothing was done yet.
 -callback prepare(request()) -> later | {answer, response()} | wish().
 
 %% Whether a session with these rights may be subscribed to these subjects when it opens.
