@@ -16,6 +16,7 @@ history_test_() ->
 cases() ->
     [{"written heads follow the heads", [], fun heads/0},
      {"a process is notified when a vector is written", [], fun notified/0},
+     {"those that wait in vain leave nothing behind", [], fun waited_in_vain/0},
      {"a process is notified though a shard died", [], fun notified_of_a_shard_that_died/0},
      {"chains against a model", [], fun chains/0},
      {"a long chain is read from its old end, in stretches", [], fun stretches/0},
@@ -65,6 +66,36 @@ notified() ->
      || Ref <- [First, Second]],
     ?assertEqual(Heads, halley_history:written()),
     receive {history_written, _} -> error(twice) after 20 -> ok end.
+
+%% While the log stands still nothing is left behind by those that waited in vain, and there is a
+%% bound for those that were killed.
+waited_in_vain() ->
+    Seq = halley_history:draw(3),
+    Heads = halley_history:heads(),
+    {message_queue_len, Before} = process_info(whereis(halley_history_log), message_queue_len),
+    ?assertEqual([timeout],
+                 lists:usort([halley_history:await(Heads, 0) || _ <- lists:seq(1, 100)])),
+    ?assertEqual(0, ets:info(halley_history_waiting, size)),
+    ?assertEqual({message_queue_len, Before},
+                 process_info(whereis(halley_history_log), message_queue_len)),
+    Waiting = [spawn(fun() -> halley_history:await(Heads, 60000) end) || _ <- lists:seq(1, 10000)],
+    ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 10000 end),
+    {Us, timeout} = timer:tc(fun() -> halley_history:await(Heads, 60000) end),
+    ?assert(Us < 30000000),
+    {Killed, Others} = lists:split(100, Waiting),
+    [exit(Pid, kill) || Pid <- Killed],
+    ?H:until(fun() -> not lists:any(fun is_process_alive/1, Killed) end),
+    Late = spawn_monitor(fun() -> exit(halley_history:await(Heads, 60000)) end),
+    ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 9901 end),
+    %% One that goes on waiting isn't refused.
+    {later, Ref} = halley_history:notify(Heads),
+    ok = halley_history_log:mark(3, Seq),
+    receive {history_written, Ref} -> ok after 60000 -> error(not_notified) end,
+    receive {'DOWN', Monitor, process, Pid, Result} when {Pid, Monitor} =:= Late ->
+        ?assertEqual(ok, Result)
+    end,
+    ?H:until(fun() -> not lists:any(fun is_process_alive/1, Others) end),
+    ?assertEqual(0, ets:info(halley_history_waiting, size)).
 
 %% What a shard that died had drawn is waited for no more.
 notified_of_a_shard_that_died() ->

@@ -59,6 +59,7 @@ new() ->
     ok = halley_history_kept:new(),
     ok = halley_history_shown:new(),
     ok = halley_history_pending_ids:new(),
+    ok = halley_history_waiting:new(),
     ok = halley_metrics:gauges([history, history_disk, history_age, history_queue, forgotten],
                                fun gauges/0),
     halley_history_cache:new().
@@ -107,27 +108,13 @@ store() -> halley_history_atomics:get(store).
 
 %% Whether the written heads have reached a vector. If not, the calling process receives
 %% {history_written, Ref} once they have. They will: the heads of what can't be written rise, too.
+%% A process asks again only when it has got that.
 -spec notify(vector()) -> written | {later, Ref :: reference()}.
-notify(Vector) ->
-    case halley_vector:is_reached(Vector, written()) of
-        true -> written;
-        false -> {later, halley_history_log:notify(Vector)}
-    end.
+notify(Vector) -> halley_history_waiting:notify(Vector).
 
 %% Waits until the written heads have reached a vector.
 -spec await(vector(), timeout()) -> ok | timeout.
-await(Vector, TimeoutMs) ->
-    case notify(Vector) of
-        written ->
-            ok;
-        {later, Ref} ->
-            receive {history_written, Ref} -> ok
-            after TimeoutMs ->
-                _ = unalias(Ref),
-                %% It may have come since.
-                receive {history_written, Ref} -> ok after 0 -> timeout end
-            end
-    end.
+await(Vector, TimeoutMs) -> halley_history_waiting:await(Vector, TimeoutMs).
 
 %% Why nothing may be published now, by these. Asked before any part of an event is accepted.
 -spec refusing() -> overloaded | halley_history_atomics:refusing().

@@ -31,7 +31,7 @@
 -module(halley_history_log).
 -behaviour(gen_server).
 
--export([start_link/0, append/3, mark/2, notify/1, changed/2, shard_started/1]).
+-export([start_link/0, append/3, mark/2, changed/2, shard_started/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -52,9 +52,7 @@
 -record(state, {disk :: halley_history_disk:disk(),
                 refusing = false :: halley_history_atomics:refusing(),
                 probed_ms = 0 :: integer(),
-                crowd = 0 :: non_neg_integer(),     % who waited for the last group
-                %% Vectors that the written heads haven't reached. A process waits for one.
-                notify = [] :: [{halley_history:vector(), Alias :: reference()}]}).
+                crowd = 0 :: non_neg_integer()}).   % who waited for the last group
 
 -spec start_link() -> gen_server:start_ret().
 start_link() ->
@@ -95,13 +93,6 @@ pack_several(Kind, Names, {Record, Bytes}, #{shard := Shard, seq := Seq, id := I
 -spec mark(halley_shards:index(), halley_history:seq()) -> ok.
 mark(Shard, Seq) ->
     send({mark, Shard, Seq}, 0).
-
-%% The calling process receives {history_written, Ref} once the written heads have reached a vector.
--spec notify(halley_history:vector()) -> Ref :: reference().
-notify(Vector) ->
-    Alias = alias([reply]),
-    ?MODULE ! {notify, Vector, Alias},
-    Alias.
 
 send(Item, Bytes) ->
     ok = halley_history_atomics:add(queue_bytes, Bytes),
@@ -165,15 +156,14 @@ handle_cast(_, State) ->
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({history, Item}, State = #state{crowd = Crowd}) ->
-    {noreply, notified(commit(halley_history_group:gather(Item, Crowd), State))};
-handle_info({notify, Vector, Alias}, State = #state{notify = Notify}) ->
-    {noreply, notified(State#state{notify = [{Vector, Alias} | Notify]})};
+    {noreply, commit(halley_history_group:gather(Item, Crowd), State)};
 handle_info({settle, Shard, Head, From, 0}, State) ->
     ok = halley_history_atomics:written(Shard, Head),
     ok = halley_history_atomics:all_written(),
+    ok = halley_history_waiting:reached(),
     ok = halley_history_pending_ids:shard_ended(Shard),
     gen_server:reply(From, ok),
-    {noreply, notified(State)};
+    {noreply, State};
 handle_info({settle, Shard, Head, From, Rounds}, State) ->
     ok = settle(Shard, Head, From, Rounds - 1),
     {noreply, State};
@@ -183,17 +173,6 @@ handle_info(tick, State) ->
     {noreply, Ticked};
 handle_info(_, State) ->
     {noreply, State}.
-
-%% The written heads may have moved.
-notified(State = #state{notify = []}) ->
-    State;
-notified(State = #state{notify = Notify}) ->
-    Written = halley_history_atomics:written(),
-    {Reached, Waiting} = lists:partition(fun({Vector, _}) ->
-        halley_vector:is_reached(Vector, Written)
-    end, Notify),
-    lists:foreach(fun({_, Alias}) -> Alias ! {history_written, Alias} end, Reached),
-    State#state{notify = Waiting}.
 
 -spec terminate(term(), #state{}) -> ok.
 terminate(_, State) ->
@@ -308,6 +287,7 @@ count(Packed) ->
 finish(Items, Packed) ->
     lists:foreach(fun raise/1, Items),
     ok = halley_history_atomics:all_written(),
+    ok = halley_history_waiting:reached(),
     lists:foreach(fun halley_history_pending_ids:ended/1,
                   [Id || #packed{chosen = true, id = Id} <- Packed]).
 

@@ -59,7 +59,8 @@ kill() ->
 
 forget() ->
     [ets:delete(Table) || Table <- [halley_history_index, halley_history_milestones,
-                                    halley_history_pending_ids, halley_history_cache,
+                                    halley_history_pending_ids, halley_history_waiting,
+                                    halley_history_cache,
                                     halley_history_forgotten, halley_history_kept,
                                     halley_history_kept_by_segment,
                                     halley_history_kept_shares, halley_history_kept_holds],
