@@ -221,26 +221,26 @@ report() {
 # What is to be compiled is compiled once, before.
 rebar3 ct --compile_only >/dev/null
 # The tests of the edge wait for its clocks, so that more of them run at once than there are cores.
-job rust count_cargo 800 env RUST_TEST_THREADS=6 \
+job rust count_cargo 1200 env RUST_TEST_THREADS=6 \
     cargo test --workspace --no-fail-fast --locked --quiet --manifest-path edge/Cargo.toml
 # In a folder of its own: Common Test compiles with other options, and would build all anew.
 job eunit count_eunit 1500 env REBAR_BASE_DIR="${REBAR_BASE_DIR:-_build}/eunit" rebar3 eunit
-job faults count_node 900 node --test \
+job faults count_node 1200 node --test \
     test/faults/*.test.mjs test/doors/*.test.mjs test/clients/*.test.mjs test/lib/*.test.mjs
 ct_parts 10
 # At last what is short, so that nothing long runs alone at the end.
-job js count_node 700 node --test --test-concurrency=3 clients/js/test/*.test.mjs
-job as-js count_system 600 node test/clients/run.mjs node clients/js/test/adapter.mjs
-job as-py count_system 600 node test/clients/run.mjs \
+job js count_node 1200 node --test --test-concurrency=3 clients/js/test/*.test.mjs
+job as-js count_system 900 node test/clients/run.mjs node clients/js/test/adapter.mjs
+job as-py count_system 900 node test/clients/run.mjs \
     .tools/python/bin/python clients/python/tests/adapter.py
-job as-sse count_system 600 node test/clients/run.mjs --only '(sse)' \
+job as-sse count_system 900 node test/clients/run.mjs --only '(sse)' \
     node clients/js/test/adapter.mjs halley-sse.min.js
 job python count_python 300 \
     .tools/python/bin/python -m unittest discover -s clients/python/tests
 job tidy count_node 300 node --test tools/tidy/*.test.mjs tools/*.test.mjs
 side_by_side 6
 # Runs its own files side by side, and at last those that fill the machine.
-job system count_system 900 node test/system/run.mjs
+job system count_system 1500 node test/system/run.mjs
 side_by_side 1
 again_alone
 

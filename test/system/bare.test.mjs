@@ -107,22 +107,38 @@ async function does(halley, isMute, words, said, code = 0) {
   assert.match(answer.stdout + answer.stderr, said, `${words}`);
 }
 
-async function commands(halley, isMute) {
-  const backup = join(halley.folder, 'backup');
-  await does(halley, isMute, ['version'], /^halley \d/);
-  await does(halley, isMute, ['config'], /data\.dir = /);
-  await does(halley, isMute, ['try'], /curl/);
-  await does(halley, isMute, ['key', 'create', 'web', '--scope', 'publish'], /hk_|web/);
-  await does(halley, isMute, ['key', 'list'], /web/);
-  await does(halley, isMute, ['key', 'revoke', 'web'], /web/);
-  await does(halley, isMute, ['key', 'open'], /./);
-  await does(halley, isMute, ['backup', backup], /ids and/);
-  assert.ok(existsSync(join(backup, 'follows')));
-  await does(halley, isMute, ['postgres', 'check'], /postgres\.url/, 1);
-  await does(halley, isMute, ['hooks', 'check'], /hooks\.url/, 1);
-}
+/** In groups, as what one makes the next one shows. */
+const commands = [
+  async (halley, isMute) => {
+    await does(halley, isMute, ['version'], /^halley \d/);
+    await does(halley, isMute, ['config'], /data\.dir = /);
+    await does(halley, isMute, ['try'], /curl/);
+  },
+  async (halley, isMute) => {
+    await does(halley, isMute, ['key', 'create', 'web', '--scope', 'publish'], /hk_|web/);
+    await does(halley, isMute, ['key', 'list'], /web/);
+    await does(halley, isMute, ['key', 'revoke', 'web'], /web/);
+    await does(halley, isMute, ['key', 'open'], /./);
+  },
+  async (halley, isMute) => {
+    const backup = join(halley.folder, 'backup');
+    await does(halley, isMute, ['backup', backup], /ids and/);
+    assert.ok(existsSync(join(backup, 'follows')));
+  },
+  async (halley, isMute) => {
+    await does(halley, isMute, ['postgres', 'check'], /postgres\.url/, 1);
+    await does(halley, isMute, ['hooks', 'check'], /hooks\.url/, 1);
+  },
+];
 
-for (const { name, set, letters, takesRoot, isMute = false } of cases) {
+/**
+ * Each command starts an Erlang of its own, so an environment gets one group, and its neighbours
+ * the others. COMMANDS=all: every command in every environment.
+ */
+const commandsOf = (place) => (process.env.COMMANDS === 'all' ? commands
+  : [commands[place % commands.length]]);
+
+for (const [place, { name, set, letters, takesRoot, isMute = false }] of cases.entries()) {
   test(name, async (context) => {
     if (takesRoot && !isRoot) return context.skip(TAKES_ROOT);
     const halley = await prepare();
@@ -136,7 +152,7 @@ for (const { name, set, letters, takesRoot, isMute = false } of cases) {
     try {
       await halley.start();
       await hears(halley, 'ann', 1);
-      await commands(halley, isMute);
+      for (const run of commandsOf(place)) await run(halley, isMute);
       // The next brain takes over the edge, and so has found its sockets.
       const edge = halley.edgePid();
       await halley.killBrain();

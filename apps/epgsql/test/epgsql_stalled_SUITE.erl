@@ -80,7 +80,7 @@ closing(Config) ->
     Large = epgsqla:squery(C, large()),
     timer:sleep(500),
     ok = epgsql:close(C),
-    within(3000, fun() -> ends(C, normal) end),
+    within(?LARGE_MS, fun() -> ends(C, normal) end),
     ?assertEqual({error, closed}, receive {C, Large, Answer} -> Answer after 0 -> none end).
 
 copying(Config, Format, More) ->
@@ -107,7 +107,7 @@ put_chars(Config) ->
     ?assertEqual({error, timeout}, within(15000, fun() ->
         until_it_fails(fun() -> file:write(C, Lines) end)
     end)),
-    within(3000, fun() -> ends(C, {shutdown, timeout}) end).
+    within(?LARGE_MS, fun() -> ends(C, {shutdown, timeout}) end).
 
 %% Its caller isn't ended by it, and other calls are answered meanwhile.
 copy_rows(Config) ->
@@ -123,7 +123,7 @@ copy_rows(Config) ->
     ?assertEqual(waits, receive {written, Early} -> Early after 0 -> waits end),
     ?assertEqual({error, timeout}, receive {written, Answer} -> Answer after ?WAIT_MS -> late end),
     ?assertEqual(normal, receive {'EXIT', Writer, Why} -> Why after ?WAIT_MS -> still_there end),
-    within(3000, fun() -> ends(C, {shutdown, timeout}) end).
+    within(?LARGE_MS, fun() -> ends(C, {shutdown, timeout}) end).
 
 %% Nothing is lost of what was written meanwhile, and all is in its order.
 server_that_goes_on(Config) ->
@@ -158,7 +158,7 @@ failed_copy_answers_who_writes(Config) ->
 %% The pool goes on with another connection.
 large_request_of_a_pool(Config) ->
     {ok, Pool} = epgsql_pool:start_link(?MODULE, #{size => 1, connect => options(Config, #{})}),
-    ?assertEqual({error, timeout}, within(4000, fun() ->
+    ?assertEqual({error, timeout}, within(?LARGE_MS, fun() ->
         epgsql_pool:with(?MODULE, fun(C) ->
             _ = stop(C),
             epgsql:squery(C, large())
@@ -167,7 +167,7 @@ large_request_of_a_pool(Config) ->
     ?assertMatch({ok, _, [{1}]}, within(?CLOSED_MS, fun() ->
         epgsql_pool:equery(?MODULE, "select 1", [], #{wait_ms => ?CLOSED_MS})
     end)),
-    within(3000, fun() -> epgsql_pool:stop(Pool) end).
+    within(?LARGE_MS, fun() -> epgsql_pool:stop(Pool) end).
 
 closing_without_a_process(Config) ->
     [begin
@@ -176,7 +176,7 @@ closing_without_a_process(Config) ->
          _ = stop(Handle),
          ?assertEqual({error, timeout},
                       epgsql:squery(epgsql:with_timeout(Handle, 500), large())),
-         within(3000, fun() -> epgsql_held:discard(epgsql_held:let_go(Handle)) end)
+         within(?LARGE_MS, fun() -> epgsql_held:discard(epgsql_held:let_go(Handle)) end)
      end || More <- [#{}, #{ssl => required, ssl_opts => [{verify, verify_none}]}]].
 
 %% TLS has its data still, so nothing waits for the kernel; and its last word waits behind them.
@@ -186,7 +186,7 @@ closing_while_it_is_encrypted(Config) ->
                                                        ssl_opts => [{verify, verify_none}]})),
     [Sender] = senders() -- Before,
     true = erlang:suspend_process(Sender),
-    ok = within(4000, fun() -> epgsql_held:discard(Session) end),
+    ok = within(?LARGE_MS, fun() -> epgsql_held:discard(Session) end),
     true = erlang:resume_process(Sender).
 
 senders() ->
