@@ -91,7 +91,7 @@ has_events() ->
 %% A part that is read late has what came after another part was read: that isn't in the vector.
 cuts() ->
     {Heads, Written} = {halley_history:heads(), halley_history:written()},
-    One = halley_history_atomics:draw(1),
+    One = halley_history_atomics:draw(1, 1),
     ok = halley_history_atomics:put(counter, One - 1),
     ?assertEqual(Heads, halley_history:heads()),
     ok = halley_history_atomics:put(counter, One),

@@ -15,7 +15,8 @@
 %% Not here: cursors, what a replay does, which sessions get a gap.
 -module(halley_history).
 
--export([new/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, floor/0, store/0]).
+-export([new/0, draw/1, draw/2, has_room/0, mark/1, reached/2, mark_reached/1]).
+-export([heads/0, written/0, floor/0, store/0]).
 -export([notify/1, await/2]).
 -export([refusing/0, refusing/1, append/3, claim/2, shard_started/1, unfollowed/1, followed/2]).
 -export([drawn/0, forget/1, forgotten/1, kept/1, room_to_keep/3]).
@@ -67,7 +68,7 @@ new() ->
 %% The next seq; the shard's head moves to it. Only the shard itself may call it, and before it
 %% looks up who is online.
 -spec draw(halley_shards:index()) -> seq().
-draw(Shard) -> halley_history_atomics:draw(Shard).
+draw(Shard) -> halley_history_atomics:draw(Shard, 1).
 
 %% The same for so many seqs in a row, of which it gives the last: a private event has one for each
 %% of its users. To be asked for only where there `has_room/0': otherwise the log renews what may be
@@ -89,6 +90,19 @@ mark(Shard) ->
         {same, Seq} ->
             Seq
     end.
+
+%% In place of `draw/1' and `mark/1' for a shard whose events another process orders: the head moves
+%% to a seq that was drawn there, and up to which the shard has got everything. Only the shard
+%% itself may call it, and before it looks up who is online.
+-spec reached(halley_shards:index(), seq()) -> ok.
+reached(Shard, Seq) -> halley_history_atomics:reached(Shard, Seq).
+
+%% Sends the log the head of such a shard, and returns it; the head stays where it is.
+-spec mark_reached(halley_shards:index()) -> seq().
+mark_reached(Shard) ->
+    Seq = element(Shard, heads()),
+    ok = halley_history_log:mark(Shard, Seq),
+    Seq.
 
 %% What each shard has drawn.
 -spec heads() -> vector().

@@ -7,7 +7,7 @@
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
 -module(halley_history_atomics).
 
--export([new/0, draw/0, draw/1, draw/2, has_room/0, mark/1, heads/0, written/0, written/2]).
+-export([new/0, draw/0, draw/2, has_room/0, mark/1, reached/2, heads/0, written/0, written/2]).
 -export([all_written/0]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
@@ -48,20 +48,11 @@ new() ->
 
 ref() -> persistent_term:get(?MODULE).
 
-%% The next seq; the shard's head moves to it. Only the shard itself may call it.
--spec draw(halley_shards:index()) -> seq().
-draw(Shard) ->
-    Ref = ref(),
-    Seq = draw_from(Ref),
-    ok = atomics:put(Ref, ?HEADS + Shard, Seq),
-    Seq.
-
-%% So many in a row, of which it gives the last; the shard's head moves to that.
+%% The last of the next N seqs; the shard's head moves to it. Only the shard itself may call it.
 -spec draw(halley_shards:index(), N :: pos_integer()) -> seq().
 draw(Shard, N) ->
     Ref = ref(),
-    Seq = atomics:add_get(Ref, place(counter), N),
-    true = Seq =< atomics:get(Ref, place(reserved)),
+    Seq = draw_from(Ref, N),
     ok = atomics:put(Ref, ?HEADS + Shard, Seq),
     Seq.
 
@@ -75,13 +66,13 @@ has_room() ->
 %% The next seq, for what belongs to no shard's order.
 -spec draw() -> seq().
 draw() ->
-    draw_from(ref()).
+    draw_from(ref(), 1).
 
 %% The reservation is renewed when half of it is used, and publishing is refused when that fails.
 %% So two million drawn seqs separate this assertion from what can happen. A brain that could not
 %% reserve anything at its start refuses from then on.
-draw_from(Ref) ->
-    Seq = atomics:add_get(Ref, place(counter), 1),
+draw_from(Ref, N) ->
+    Seq = atomics:add_get(Ref, place(counter), N),
     true = Seq =< atomics:get(Ref, place(reserved)),
     Seq.
 
@@ -94,6 +85,22 @@ mark(Shard) ->
     case atomics:exchange(Ref, ?HEADS + Shard, Seq) of
         Seq -> {same, Seq};
         _ -> {moved, Seq}
+    end.
+
+%% The shard's head moves to a seq that another brain may have drawn, and the counter as well, if it
+%% isn't there yet. Only the shard itself may call it.
+-spec reached(halley_shards:index(), seq()) -> ok.
+reached(Shard, Seq) ->
+    Ref = ref(),
+    ok = raise(Ref, place(counter), Seq, atomics:get(Ref, place(counter))),
+    atomics:put(Ref, ?HEADS + Shard, Seq).
+
+raise(_, _, Seq, Before) when Before >= Seq ->
+    ok;
+raise(Ref, Place, Seq, Before) ->
+    case atomics:compare_exchange(Ref, Place, Before, Seq) of
+        ok -> ok;
+        Now -> raise(Ref, Place, Seq, Now)
     end.
 
 %% Vectors are cuts: none has a seq without all that was answered, in any shard, before that was

@@ -4,7 +4,7 @@
 %% A posted event (`post/3') is checked as `halley_router' checks it, gathered, and sent to the
 %% shards by `send/1', one message each. Messages that come for it:
 %%   {posted, Answers}                  from a shard or the log: `answered/2'
-%%   {'DOWN', Monitor, process, _, _}   a shard has died: `down/2'
+%%   {'DOWN', Monitor, process, _, _}   a shard, or what orders its events, has died: `down/2'
 %%   {timeout, Timer, posts}            a publisher waits for too long: `late/2'
 %% Each gives what the process itself keeps with a post (`Mine'), and the result.
 %%
@@ -72,7 +72,7 @@ send(Shard, Reversed, #posts{shards = Shards} = Posts) ->
             ok = halley_shard:post(Pid, lists:reverse(Reversed)),
             Posts;
         #{} ->
-            Name = halley_shard:name(Shard),
+            Name = halley_order:process(Shard),
             Pid = whereis(Name),
             Monitor = monitor(process, case Pid of undefined -> Name; _ -> Pid end),
             send(Shard, Reversed, Posts#posts{shards = Shards#{Shard => {Pid, Monitor}}})

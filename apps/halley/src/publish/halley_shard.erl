@@ -45,9 +45,11 @@
 -type posted() :: {ok, result() | busy} | {error, error()}.
 -type error() :: overloaded | unavailable | history_failed | disk_full | data_dir_moved.
 
-%% Makes the counts of waiting events.
+%% Makes the counts of waiting events, and chooses who orders them.
 -spec new() -> ok.
 new() ->
+    ok = halley_order:new(list_to_tuple([name(Shard)
+                                         || Shard <- lists:seq(1, halley_shards:count())])),
     persistent_term:put(?QUEUED, atomics:new(2 * halley_shards:count(), [])),
     Flags = halley_shards:count() * halley_limits:get(links_max),
     persistent_term:put(?MARKS, atomics:new(Flags, [])),
@@ -58,7 +60,7 @@ new() ->
 publish(Shard, {Ack, Whose}, Drafts) ->
     case reserve(Shard, length(Drafts), Whose) of
         true ->
-            try gen_server:call(name(Shard), {publish, Ack, Drafts},
+            try gen_server:call(halley_order:process(Shard), {publish, Ack, Drafts},
                                 halley_limits:get(publish_ms_max))
             catch exit:_ -> {error, unavailable}
             end;
@@ -76,7 +78,7 @@ publish_all(Requests) ->
 
 send_request({Shard, {Ack, Whose}, Drafts}) ->
     case reserve(Shard, length(Drafts), Whose) of
-        true -> gen_server:send_request(name(Shard), {publish, Ack, Drafts});
+        true -> gen_server:send_request(halley_order:process(Shard), {publish, Ack, Drafts});
         false -> overloaded
     end.
 
@@ -94,7 +96,7 @@ answer(Request, Until) ->
 reserve(Shard, Whose) ->
     reserve(Shard, 1, Whose).
 
-%% Posts events that are counted already, in order, to the shard's process.
+%% Posts events that are counted already, in order, to the process that orders the shard's events.
 -spec post(pid(), [post(), ...]) -> ok.
 post(Pid, Posts) ->
     Pid ! {posts, self(), Posts},

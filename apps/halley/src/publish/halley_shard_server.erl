@@ -29,6 +29,12 @@
 %% A joint event has a seq for each of its subjects, and goes to whom any of them reaches, once. The
 %% followers of a group among them are looked up as those of any other subject.
 %%
+%% Where `halley_order' names another process, that one draws the order, of the events of several
+%% brains. It sends the shard what it has ordered (`halley_order:committed/5'): a shard then draws
+%% nothing and claims no id, and its head moves to the end of each group, whether that has events of
+%% the shard or not. Its marks say how far it is, and never move its head: a head that moves to the
+%% counter would pass events that are still on their way to this shard.
+%%
 %% It checks nothing: `halley_router' did. Its state can be made anew, so a killed shard loses only
 %% the events that waited for it, and their publishers get an error. Its messages may be overtaken
 %% by those of the next shard, so that one begins by leaving all links to the history.
@@ -48,7 +54,7 @@
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
 -record(state, {shard :: halley_shards:index(), id_prefix :: halley_event:id_prefix(),
-                marked = 0 :: halley_cursor:seq(),
+                order :: own | other, marked = 0 :: halley_cursor:seq(),
                 groups :: halley_groups_shard:groups(),
                 %% Looks at an empty mailbox, and the lowest count of them.
                 looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity,
@@ -61,6 +67,8 @@
 -record(turn, {outbox = halley_fanout:outbox() :: halley_fanout:outbox(),
                gathered = 0 :: non_neg_integer(),
                entries = [] :: [halley_history:entry()],
+               %% The place of the next event, where it was drawn by another process.
+               given = none :: none | {halley_cursor:seq(), AtMs :: integer()},
                %% Answers that the log gives with the entries, that it gives without, and of now.
                replies = [] :: [halley_history:reply()],
                repeated = [] :: [halley_history:reply()],
@@ -79,7 +87,7 @@ init(Shard) ->
     ok = halley_groups:shard_started(Shard),
     mark_later(),
     {ok, #state{shard = Shard, id_prefix = halley_event:id_prefix(halley_history:store()),
-                groups = Groups}}.
+                groups = Groups, order = halley_order:whose()}}.
 
 -spec handle_call({publish, halley_shard:ack(), [halley_shard:draft()]} | settle, gen_server:from(),
                   #state{}) -> {noreply, #state{}} | {reply, ok, #state{}}.
@@ -97,12 +105,14 @@ handle_cast({group, Request}, State = #state{groups = Groups}) ->
     {noreply, grouped(halley_groups_shard:handle(Request, Groups), State)};
 handle_cast({mark, Slot}, State = #state{shard = Shard}) ->
     ok = halley_shard:marking(Shard, Slot),
-    ok = halley_links_queue:mark(Slot, Shard, halley_history:mark(Shard)),
+    ok = halley_links_queue:mark(Slot, Shard, mark_history(State)),
     {noreply, State}.
 
 -spec handle_info(term(), #state{}) -> {noreply, #state{}}.
 handle_info({posts, Publisher, Posts}, State) ->
     {noreply, turn({posts, Publisher, Posts}, State)};
+handle_info({committed, Last, AtMs, Orderer, Placed}, State) ->
+    {noreply, committed(Last, AtMs, Orderer, Placed, State)};
 handle_info(mark, State = #state{shard = Shard, marked = Marked, top = Top}) ->
     mark_later(),
     Shown = halley_top:show(Shard, Top),
@@ -133,9 +143,12 @@ mark_later() ->
     ok.
 
 mark(State = #state{shard = Shard}) ->
-    Seq = halley_history:mark(Shard),
+    Seq = mark_history(State),
     ok = halley_links_queue:mark(Shard, Seq),
     State#state{marked = Seq}.
+
+mark_history(#state{shard = Shard, order = own}) -> halley_history:mark(Shard);
+mark_history(#state{shard = Shard, order = other}) -> halley_history:mark_reached(Shard).
 
 %% What is left is for later: behind the publishes that wait.
 settle_some(State = #state{shard = Shard, groups = Groups}) ->
@@ -166,6 +179,18 @@ waiting(Room) when Room > 0 ->
     end;
 waiting(_) ->
     [].
+
+%% The events of one group, each at the place that it was given. The head moves to the end of the
+%% group before the first look at who is online, as it does with an event that is drawn.
+committed(Last, AtMs, Orderer, Placed, State = #state{shard = Shard}) ->
+    ok = halley_history:reached(Shard, Last),
+    {Answers, {Turn, Next = #state{top = Top}}} = lists:mapfoldl(fun({Seq, Tag, Draft}, {T, S}) ->
+        {{_, Result}, After} = publish(memory, Draft, {T#turn{given = {Seq, AtMs}}, S}),
+        {{Tag, {ok, Result}}, After}
+    end, {#turn{}, State}, Placed),
+    Known = [Answer || {Tag, _} = Answer <- Answers, Tag =/= none],
+    ok = ended(Turn#turn{replies = [none], now = [{posts, Orderer, Known} || Known =/= []]}, Shard),
+    Next#state{top = halley_top:note(Turn#turn.entries, Top)}.
 
 also(Job, Room) -> [Job | waiting(Room - events(Job))].
 
@@ -243,7 +268,7 @@ publish({keep, Keep, Draft}, Before) ->
             Other
     end;
 publish(Draft, {Turn, State}) ->
-    case claim(halley_event:chosen_id(Draft), State) of
+    case claim(halley_event:chosen_id(Draft), Turn, State) of
         {known, First} ->
             halley_metrics:incr(events_repeated),
             {{known, First}, {Turn, State}};
@@ -258,7 +283,7 @@ publish(Draft, {Turn, State}) ->
 
 %% Where there is no room for its seqs, its publisher asks again.
 publish_several({ChosenId, Names}, Make, Counter, {Turn, State} = Before) ->
-    case halley_history:has_room() andalso claim(ChosenId, State) of
+    case has_room(Turn) andalso claim(ChosenId, Turn, State) of
         false ->
             {{busy, busy}, Before};
         {known, First} ->
@@ -267,9 +292,8 @@ publish_several({ChosenId, Names}, Make, Counter, {Turn, State} = Before) ->
         busy ->
             {{busy, busy}, Before};
         Fresh ->
-            #state{shard = Shard, id_prefix = Prefix} = State,
-            Place = {Shard, halley_history:draw(Shard, length(Names))},
-            #{id := Id} = Event = Make(Prefix, Place, halley_clock:wall_ms()),
+            {Place, AtMs} = place_of_several(length(Names), Turn, State),
+            #{id := Id} = Event = Make(State#state.id_prefix, Place, AtMs),
             {Sessions, Sent} = fan_out_several(Event, Turn),
             Entry = Event#{sessions := Sessions, chosen := Fresh =:= fresh},
             halley_metrics:incr(Counter),
@@ -277,12 +301,28 @@ publish_several({ChosenId, Names}, Make, Counter, {Turn, State} = Before) ->
              {Sent#turn{entries = [Entry | Sent#turn.entries]}, State}}
     end.
 
-claim(generated, _) -> generated;
-claim(Id, #state{shard = Shard}) -> halley_history:claim(Shard, Id).
+%% An id in a group is new: its orderer has dropped the others.
+claim(generated, _, _) -> generated;
+claim(Id, #turn{given = none}, #state{shard = Shard}) -> halley_history:claim(Shard, Id);
+claim(_, _, _) -> fresh.
 
-publish_one(Draft, Fresh, Turn, State = #state{shard = Shard, id_prefix = Prefix}) ->
-    Place = {Shard, halley_history:draw(Shard)},
-    Event = halley_event:event(Draft, Prefix, Place, halley_clock:wall_ms()),
+has_room(#turn{given = none}) -> halley_history:has_room();
+has_room(_) -> true.
+
+place(#turn{given = none}, #state{shard = Shard}) ->
+    {{Shard, halley_history:draw(Shard)}, halley_clock:wall_ms()};
+place(#turn{given = {Seq, AtMs}}, #state{shard = Shard}) ->
+    {{Shard, Seq}, AtMs}.
+
+%% The last of so many places in a row.
+place_of_several(N, #turn{given = none}, #state{shard = Shard}) ->
+    {{Shard, halley_history:draw(Shard, N)}, halley_clock:wall_ms()};
+place_of_several(_, Turn, State) ->
+    place(Turn, State).
+
+publish_one(Draft, Fresh, Turn, State = #state{id_prefix = Prefix}) ->
+    {Place, AtMs} = place(Turn, State),
+    Event = halley_event:event(Draft, Prefix, Place, AtMs),
     {Sessions, Sent, Next} = fan_out(Event, Turn, State),
     {Event#{sessions := Sessions, chosen := Fresh =:= fresh}, Sent, Next}.
 
