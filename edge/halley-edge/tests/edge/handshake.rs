@@ -1,12 +1,12 @@
 //! Clauses 1 to 3: dialling, hellos, settings.
 
 use std::io::Write;
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
 
 use halley_link::Frame;
 
-use crate::brain::{Edge, Seen, WINDOW};
+use crate::brain::{Edge, Seen, WAIT, WINDOW};
 use crate::edge::free_address;
 use crate::trunk_way::by_trunk;
 
@@ -25,13 +25,25 @@ pub fn handshakes_again(edge: &Edge) {
     assert_eq!([brain.next(), brain.next()], [Seen::SyncBegin(0), Seen::SyncEnd]);
 }
 
+/// A worker's socket for the brain is there a moment before its listener for clients.
+fn connect_once_it_listens(address: SocketAddr) -> TcpStream {
+    let end = Instant::now() + WAIT;
+    loop {
+        match TcpStream::connect(address) {
+            Ok(socket) => return socket,
+            Err(e) => assert!(Instant::now() < end, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// 3.6: "A worker accepts no client before its first handshake."
 #[test]
 fn no_client_is_accepted_before_the_handshake() {
     let address = free_address();
     let edge = Edge::alone(&["--public", &address.to_string()]);
     let mut brain = edge.dial();
-    let mut early = TcpStream::connect(address).unwrap();
+    let mut early = connect_once_it_listens(address);
     early.write_all(b"GET /v1/stream?user=early HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
     brain.expect_silence(200);
     brain.hello(&[], WINDOW);
