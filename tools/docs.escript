@@ -1,9 +1,10 @@
 #!/usr/bin/env escript
-%% Writes the pages that are made from tables in the code: halley.conf.example and docs/reference/.
+%% Writes what is made from tables in the code: halley.conf.example, docs/reference/, and the edge's
+%% part of the table of resources.
 %%
 %%   tools/docs.escript <directory of the built libraries> write | check
 %%
-%% `check' writes nothing and fails when a page is not what the code says now.
+%% `check' writes nothing and fails when a file is not what the code says now.
 -mode(compile).
 
 main([Libraries, Mode]) when Mode =:= "write"; Mode =:= "check" ->
@@ -33,7 +34,8 @@ pages() ->
     Keys = halley_config:keys(),
     [{"halley.conf.example", example(Keys)},
      {"docs/reference/configuration.md", configuration(Keys)},
-     {"docs/reference/metrics.md", metrics()}].
+     {"docs/reference/metrics.md", metrics()},
+     {"edge/halley-edge/src/http/routes.rs", routes()}].
 
 example(Keys) ->
     ["# Halley's configuration: copy to halley.conf. A line says the default, if there is one.\n"
@@ -66,6 +68,29 @@ metrics() ->
       || {_, Metric, Kind, Help} <- halley_metrics:table()],
      [["| `halley_edge_", Name, "` | ", Kind, " | ", Help, " |\n"]
       || [Kind, Name, Help] <- edge_table()]].
+
+%% What the edge must know of the resources: it answers preflights, verifies users, and sends the
+%% headers that the brain reads.
+routes() ->
+    Routes = halley_api:routes(),
+    Api = [Methods || {api, _, _, _, Methods, _} <- Routes],
+    Me = [Methods || {public, [<<"v1">>, <<"me">> | _], _, _, Methods, _} <- Routes],
+    [Status] = [Path || {api, Path, halley_api_status_h, [<<"stream">>], _, _, _} <- Routes],
+    ["//! What the edge knows of the brain's resources. Made from `halley_api:routes/0` and\n"
+     "//! `halley_api:headers/1` by `make docs`: a change belongs there.\n\n"
+     "/// Headers of a request at the public listener that the brain reads (link.md 8.2).\n"
+     "pub const PUBLIC_HEADERS: &[&str] = &[", quoted(halley_api:headers(public)), "];\n"
+     "/// Those of a request at the API's.\n"
+     "pub const API_HEADERS: &[&str] =\n    &[", quoted(halley_api:headers(api)), "];\n"
+     "/// Methods of the API's listener.\n"
+     "pub const API_METHODS: &str = \"", halley_api:allow(lists:append(Api)), "\";\n"
+     "/// Methods of what users do themselves.\n"
+     "pub const ME_METHODS: &str = \"", halley_api:allow(lists:append(Me)), "\";\n"
+     "/// The stream of the API's listener.\n"
+     "pub const STATUS_STREAM: &str = \"", [["/", Segment] || Segment <- Status], "\";\n"].
+
+quoted(Names) ->
+    lists:join(", ", [[$", Name, $"] || Name <- Names]).
 
 %% Rows such as `Full counter "refused_total" "Connections refused.";'
 edge_table() ->

@@ -3,7 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
-import { publish } from '../lib/client.mjs';
+import { http, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
 import { start, test } from '../lib/halley.mjs';
 import { exchange, Raw } from '../lib/raw.mjs';
@@ -41,6 +41,16 @@ test('keep-alive: ten requests, one after the other, on one connection', async (
   }
   assert.equal(raw.isClosed, false);
   raw.close();
+});
+
+test('the console comes compressed to who can read that (link.md 8.2)', async () => {
+  const url = `${halley.apiUrl}/console/console.js`;
+  const plain = await http('GET', url);
+  assert.equal(plain.headers['content-encoding'], undefined);
+  const zipped = await http('GET', url, { headers: { 'accept-encoding': 'br, gzip' } });
+  assert.equal(zipped.headers['content-encoding'], 'gzip');
+  const bytes = ({ headers }) => Number(headers['content-length']);
+  assert.ok(bytes(zipped) < bytes(plain) / 2, `${bytes(zipped)} of ${bytes(plain)}`);
 });
 
 test('pipelining (RFC 9112 9.3.2): answers come in the order of the requests', async () => {

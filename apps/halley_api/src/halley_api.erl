@@ -18,7 +18,7 @@
 -module(halley_api).
 -behaviour(halley_requests).
 
--export([handle/1, prepare/1, subscribable/2, lost/3, view/1, routes/0]).
+-export([handle/1, prepare/1, subscribable/2, lost/3, view/1, routes/0, headers/1, allow/1]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: halley_requests:listener().
@@ -41,7 +41,8 @@
 -callback prepare(method(), Args :: [binary()], request()) -> later | prepared().
 -optional_callbacks([prepare/3]).
 
-%% Every resource, the busiest first.
+%% Every resource, the busiest first. The edge's part of it, its methods and where users' own paths
+%% begin, is generated: `edge/halley-edge/src/http/routes.rs', by `make docs'.
 -spec routes() -> [route()].
 routes() ->
     [{api, [<<"v1">>, <<"events">>], halley_api_events_h, [], [{post, publish}], [post]},
@@ -101,6 +102,16 @@ routes() ->
      {public, [], halley_api_demo_h, [], [{get, nothing}], []},
      {public, [<<"demo">>, <<"acts">>, '_'], halley_api_demo_act_h, [], [{post, nothing}], []},
      {public, [<<"demo">> | '...'], halley_api_demo_h, [<<"demo">>], [{get, nothing}], []}].
+
+%% The headers of a client that handlers read. The edge sends no others (link.md 8.2); its list is
+%% generated of this one. On the public listener `Authorization' has a user's token, which the edge
+%% judges. `Host' is sent by both, as the cases of `protocol/http-requests.json' look for it.
+-spec headers(listener()) -> [binary(), ...].
+headers(public) ->
+    [<<"content-type">>, <<"host">>, <<"origin">>, <<"x-halley-demo">>];
+headers(api) ->
+    [<<"content-type">>, <<"host">>, <<"authorization">>, <<"if-none-match">>,
+     <<"accept-encoding">>].
 
 -spec handle(request()) -> response().
 handle(Request) ->
@@ -212,26 +223,26 @@ call({Module, Methods, _, Parts, Fixed}, Method, Request) ->
 call(not_found, _, #{listener := Listener, path := Path}) ->
     not_found(Listener, Path).
 
-method(<<"GET">>) -> get;
-method(<<"HEAD">>) -> get;
-method(<<"POST">>) -> post;
-method(<<"PUT">>) -> put;
-method(<<"DELETE">>) -> delete;
-method(<<"OPTIONS">>) -> options;
-method(_) -> unknown.
+method(Name) ->
+    case lists:keyfind(Name, 2, methods()) of
+        {Method, _} -> Method;
+        false -> unknown
+    end.
+
+methods() ->
+    [{get, <<"GET">>}, {get, <<"HEAD">>}, {post, <<"POST">>}, {put, <<"PUT">>},
+     {delete, <<"DELETE">>}, {options, <<"OPTIONS">>}].
 
 method_not_allowed(Methods, #{method := Name}) ->
     Allow = allow(Methods),
     Message = ["there is no ", Name, " here; what there is: ", Allow],
     halley_api_error:response({405, <<"method_not_allowed">>, Message}, [{<<"allow">>, Allow}]).
 
+%% The value of `Allow'.
+-spec allow([{method(), halley_api_access:need()}]) -> iodata().
 allow(Methods) ->
-    lists:join(<<", ">>, lists:flatmap(fun names/1, Methods) ++ [<<"OPTIONS">>]).
-
-names({get, _}) -> [<<"GET">>, <<"HEAD">>];
-names({post, _}) -> [<<"POST">>];
-names({put, _}) -> [<<"PUT">>];
-names({delete, _}) -> [<<"DELETE">>].
+    lists:join(<<", ">>, [Name || {Method, Name} <- methods(),
+                                  Method =:= options orelse lists:keymember(Method, 1, Methods)]).
 
 %% A path that the other listener has is the likeliest mistake, so the answer names that listener,
 %% unless its address is to stay unknown.

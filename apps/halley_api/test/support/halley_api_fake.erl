@@ -81,7 +81,7 @@ get(Path, Query) ->
 -spec post(halley_api:listener(), string(), {Headers :: #{binary() => binary()}, binary()}) ->
     halley_api:request().
 post(Listener, Path, {Headers, Body}) ->
-    (request(Listener, <<"POST">>, Path, {full, Body}))#{headers => Headers}.
+    (request(Listener, <<"POST">>, Path, {full, Body}))#{headers => travel(Headers)}.
 
 %% What the link makes of `prepare/1'.
 -spec prepared(halley_api:request()) -> later | halley_api:response().
@@ -105,7 +105,8 @@ call(Listener, Method, Path, Body, Type) ->
 -spec call(halley_api:listener(), binary(), string(), binary() | halley_api:body(),
            binary(), binary()) -> halley_api:response().
 call(Listener, Method, Path, Body, Header, Value) ->
-    halley_api:handle((request(Listener, Method, Path, Body))#{headers := #{Header => Value}}).
+    halley_api:handle((request(Listener, Method, Path, Body))#{
+                          headers := travel(#{Header => Value})}).
 
 %% As the edge hands over what a user asks, with the rights of the user's token.
 -spec as_user({binary(), binary()}, binary(), string(), binary() | halley_api:body(), binary()) ->
@@ -122,7 +123,14 @@ as_user({User, Rights}, Method, Path, Body, Type) ->
 -spec with_headers(halley_api:listener(), binary(), string(), #{binary() => binary()}) ->
     halley_api:request().
 with_headers(Listener, Method, Path, Headers) ->
-    (request(Listener, Method, Path, <<>>))#{headers := Headers}.
+    (request(Listener, Method, Path, <<>>))#{headers := travel(Headers)}.
+
+%% The edge's own, and those of a client that it sends (link.md 8.2), from one listener or the other.
+travel(Headers) ->
+    Read = halley_api:headers(public) ++ halley_api:headers(api),
+    maps:filter(fun(<<"halley-", _/binary>>, _) -> true;
+                   (Name, _) -> lists:member(Name, Read)
+                end, Headers).
 
 request(Listener, Method, Path, Body) when is_binary(Body) ->
     request(Listener, Method, Path, {full, Body});

@@ -17,6 +17,9 @@ use halley_wire::target;
 use crate::conns::table::flag;
 use crate::http::read::body_came;
 use crate::http::respond::{stream_methods, takes_form};
+use crate::http::routes::{
+    API_HEADERS, API_METHODS, ME_METHODS, PUBLIC_HEADERS, STATUS_STREAM,
+};
 use crate::http::state::Http;
 use crate::limits::places::{Place, Whose};
 use crate::limits::sketch::Key;
@@ -40,7 +43,7 @@ enum Stream {
     Article,
     /// `/v1/poll`
     Poll,
-    /// `/v1/status/stream` of the API
+    /// [`STATUS_STREAM`] of the API
     Status,
 }
 
@@ -57,14 +60,9 @@ impl Stream {
 
     /// Of the API listener. Everything but GET is the brain's to judge, which has the keys.
     fn of_api(path: &str, status: bool) -> Option<Stream> {
-        (status && path == "/v1/status/stream").then_some(Stream::Status)
+        (status && path == STATUS_STREAM).then_some(Stream::Status)
     }
 }
-
-/// Methods of the API, for preflights.
-const API_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
-/// Those of what users do themselves.
-const ME_METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
 const WRONG_METHOD: HttpError = HttpError::new(
     405,
@@ -77,11 +75,6 @@ const BODY_NOT_ALLOWED: HttpError = HttpError::new(
     "A GET request for a stream or a poll has no body: send its parameters in the address, or a \
      form with POST.",
 );
-/// The headers that the API reads (link.md 8.2): a client's others are work without a use.
-/// `Authorization` is a server's key; a user's token is judged here, and stays.
-const READ_BY_THE_BRAIN: [&str; 6] =
-    ["content-type", "host", "authorization", "origin", "if-none-match", "x-halley-demo"];
-
 /// Is the path one of what users do themselves, however it is written?
 fn is_me(path: &str) -> bool {
     let mut segments = target::segments(path).map(Result::unwrap_or_default);
@@ -110,10 +103,10 @@ fn write_headers(
     count
 }
 
-/// The name with which a header travels on, if the brain reads it.
+/// The name with which a header travels on, if the brain reads it: others are work without a use.
 fn travels(name: &str, api: bool) -> Option<&'static str> {
-    let read = READ_BY_THE_BRAIN.iter().find(|read| name.eq_ignore_ascii_case(read));
-    read.copied().filter(|&read| api || read != "authorization")
+    let read = if api { API_HEADERS } else { PUBLIC_HEADERS };
+    read.iter().find(|read| name.eq_ignore_ascii_case(read)).copied()
 }
 
 /// The target as it travels on.
