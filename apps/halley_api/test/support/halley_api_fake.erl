@@ -125,7 +125,7 @@ as_user({User, Rights}, Method, Path, Body, Type) ->
 with_headers(Listener, Method, Path, Headers) ->
     (request(Listener, Method, Path, <<>>))#{headers := travel(Headers)}.
 
-%% The edge's own, and those of a client that it sends (link.md 8.2), from one listener or the other.
+%% The edge's own, and those of a client that it sends (link.md 8.2), from either listener.
 travel(Headers) ->
     Read = halley_api:headers(public) ++ halley_api:headers(api),
     maps:filter(fun(<<"halley-", _/binary>>, _) -> true;

@@ -1,7 +1,7 @@
 //! HTTP on client connections: `read.rs` reads requests, `request.rs` decides which part answers,
 //! `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/base/`
-//! has the state of a request while it lasts, and a body that asks for a session. `routes.rs`, which
-//! is generated, has what the edge knows of the brain's resources.
+//! has the state of a request while it lasts, and a body that asks for a session. `routes.rs` is
+//! generated: the edge's part of the table of resources.
 
 pub mod read;
 pub mod request;

@@ -1,4 +1,4 @@
-//! What the edge knows of the brain's resources. Made from `halley_api:routes/0` and
+//! The edge's part of the table of resources. Made from `halley_api:routes/0` and
 //! `halley_api:headers/1` by `make docs`: a change belongs there.
 
 /// Headers of a request at the public listener that the brain reads (link.md 8.2).
