@@ -26,6 +26,7 @@
 -export([draft/3, chosen_id/1, id_prefix/1, event/4, delivery/1, encode_data/1, data/1, escape/1]).
 -export([private/3, private_event/4, users/1]).
 -export([joint/3, joint_event/4, subjects/1]).
+-export([parts/1]).
 -export_type([event/0, delivery/0, wire/0, draft/0, private/0, private_event/0, joint/0,
               joint_event/0, recorded/0, id/0, id_prefix/0]).
 
@@ -82,6 +83,13 @@ draft(Id, Subject, Data) ->
 
 -spec chosen_id(draft()) -> id() | generated.
 chosen_id({Id, _, _, _}) -> Id.
+
+%% What `draft/3', `private/3' or `joint/3' made it of, for a codec.
+-spec parts(draft()) -> {id() | generated, Subject :: binary(), Data :: binary()};
+           (private() | joint()) ->
+    {id() | generated, UsersOrSubjects :: [halley_id:id(), ...], Data :: binary()}.
+parts({Kind, Id, Names, Data}) when Kind =:= private; Kind =:= joint -> {Id, Names, Data};
+parts({Id, Subject, _, Data}) -> {Id, Subject, Data}.
 
 %% A private one, for users that are in order, none twice.
 -spec private(id() | generated, [halley_id:id(), ...], binary()) -> private().
