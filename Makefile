@@ -16,7 +16,7 @@ STEPS ?= 100
 
 .PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-bad-day bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
-	bench-postgres epgsql-suites client simulate-clients faults faults-postgres doors fuzz docs clean \
+	bench-postgres epgsql-suites client simulate-clients simulate-cluster faults faults-postgres doors fuzz docs clean \
 	install-run install-test install-console install-rivals install-client \
 	check-config native edge release
 
@@ -121,6 +121,11 @@ tabs: install-test build client ## kill tabs, network, edge and brain at random:
 
 simulate-clients: install-test ## tell so many stories of tabs, network and server to the JavaScript client (SEEDS=1000000)
 	@node clients/js/test/simulator/run.mjs 1 $(or $(SEEDS),1000000)
+
+simulate-cluster: install-run ## tell so many stories of brains, network and log to the cluster's core (SEEDS=10000 FIRST=1)
+	@rebar3 as test compile
+	@erl -noshell -pa $(BASE)/test/lib/*/ebin $(BASE)/test/lib/halley_cluster/test \
+		-run halley_cluster_simulate main $(or $(FIRST),1) $(or $(SEEDS),10000)
 
 doors: install-test build ## foreign conformance suites against the build; says where it takes them from
 	@tools/install.sh doors
