@@ -3,7 +3,7 @@
 -module(epgsql_test_server).
 
 -export([start/0, start/1, start/2, stop/1, options/1, options/2, crash/1, restart/1, temporary/1,
-         standby/1, server_certificate/2]).
+         standby/1, standby/2, server_certificate/2, os_pid/1]).
 
 -record(server, {folder :: string(), port :: inet:port_number(), os_pid :: integer()}).
 
@@ -41,7 +41,10 @@ new_folder(Prepare) ->
     Folder.
 
 %% A standby that has what the server has now, and no way to what comes. It isn't promoted yet.
-standby(#server{port = From}) ->
+standby(Server) -> standby(Server, none).
+
+%% One that follows the server, under this name, unless that is `none'.
+standby(#server{port = From}, Name) ->
     Folder = new_folder(fun(_) -> ok end),
     Data = filename:join(Folder, "data"),
     Port = free_port(),
@@ -49,8 +52,11 @@ standby(#server{port = From}) ->
                              integer_to_list(From), " -U ", ?USER, " -X stream -c fast -D ", Data,
                              " && touch ", Data, "/standby.signal"])),
     ok = file:write_file(filename:join(Data, "postgresql.conf"),
-                         io_lib:format("port = ~b\nunix_socket_directories = '~s'\n",
-                                       [Port, Folder]), [append]),
+                         [io_lib:format("port = ~b\nunix_socket_directories = '~s'\n",
+                                        [Port, Folder]),
+                          [io_lib:format("primary_conninfo = 'host=127.0.0.1 port=~b user=~s "
+                                         "application_name=~s'\n", [From, ?USER, Name])
+                           || Name =/= none]], [append]),
     run(#server{folder = Folder, port = Port}).
 
 %% The server's own certificate, from its next connection on: one that has run out, a good one, or
@@ -157,6 +163,8 @@ gone(OsPid, Until) ->
     end.
 
 temporary(#server{folder = Folder}) -> Folder.
+
+os_pid(#server{os_pid = OsPid}) -> OsPid.
 
 options(Server) -> options(Server, #{}).
 
