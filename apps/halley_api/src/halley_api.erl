@@ -9,6 +9,9 @@
 %% method, and call the resource's module, `halley_api_<resource>_h', which implements `handle/3'.
 %% HEAD is answered as GET, the edge drops the body (link.md 8.4); CORS preflights stay at the edge.
 %%
+%% The operations of WebSockets come as terms, to `operate/1' and `operate_apart/1', and have the
+%% same resources (`halley_api_operations').
+%%
 %% Rights that end while a body is still coming end the request: `halley_api_access' checks again as
 %% the body is read.
 %%
@@ -18,7 +21,8 @@
 -module(halley_api).
 -behaviour(halley_requests).
 
--export([handle/1, prepare/1, subscribable/2, lost/3, view/1, routes/0, headers/1, allow/1]).
+-export([handle/1, prepare/1, operate/1, operate_apart/1, subscribable/2, lost/3, view/1]).
+-export([routes/0, headers/1, allow/1]).
 -export_type([request/0, response/0, prepared/0, method/0, body/0, listener/0, route/0]).
 
 -type listener() :: halley_requests:listener().
@@ -39,7 +43,14 @@
 
 %% The same in the link's process: it waits for nothing. `later': it is for `handle/3'.
 -callback prepare(method(), Args :: [binary()], request()) -> later | prepared().
--optional_callbacks([prepare/3]).
+
+%% Operations of WebSockets that the resource does, likewise: at once, where the route allows that,
+%% and in a process of the operation's own.
+-callback operate(halley_requests:what(), halley_requests:operation()) ->
+    later | halley_api_outcome:prepared().
+-callback operate_apart(halley_requests:what(), halley_requests:operation()) ->
+    halley_api_outcome:outcome().
+-optional_callbacks([prepare/3, operate/2, operate_apart/2]).
 
 %% Every resource, the busiest first. The edge's part of it, its methods and where users' own paths
 %% begin, is generated: `edge/halley-edge/src/http/routes.rs', by `make docs'.
@@ -139,6 +150,15 @@ placed(#{listener := Listener, path := Path, method := Name} = Request) ->
         {refused, Answer} ->
             Answer
     end.
+
+-spec operate(halley_requests:operation()) ->
+    later | halley_api_outcome:prepared(halley_requests:outcome()).
+operate(Operation) ->
+    halley_api_operations:operate(Operation, routes()).
+
+-spec operate_apart(halley_requests:operation()) -> halley_requests:outcome().
+operate_apart(Operation) ->
+    halley_api_operations:operate_apart(Operation, routes()).
 
 %% Whether these rights allow a session to be subscribed to these subjects when it opens.
 -spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.

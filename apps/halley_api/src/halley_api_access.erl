@@ -12,7 +12,7 @@
 %% Each route says what it needs; `halley_api' has the table.
 -module(halley_api_access).
 
--export([judge/2, judge_key/2, watched/2, user/1]).
+-export([judge/2, judge_user/2, judge_key/2, watched/2, user/1]).
 -export_type([need/0]).
 
 %% `known': any server key, whatever its scopes. `user': a user of the public listener. `session':
@@ -26,21 +26,28 @@
 -spec judge(need(), halley_api:request()) -> ok | {refused, halley_api:response()}.
 judge(nothing, _) ->
     ok;
-judge(user, Request) ->
-    case user_id(Request) of
-        {ok, _} -> ok;
-        missing -> {refused, user_missing(halley_api_config:auth_mode())}
+judge(Need, Request) when Need =:= user; Need =:= session ->
+    case judge_user(Need, user_of(Request)) of
+        ok -> ok;
+        {error, Error, More} -> {refused, halley_api_error:response(Error, More)}
     end;
-judge(session, #{listener := public, headers := #{<<"halley-user">> := <<>>}}) ->
-    ok;
-judge(session, Request) ->
-    judge(user, Request);
 judge(known, #{listener := public}) ->
     ok;
 judge(Need, #{listener := api, headers := Headers}) ->
     case judge_key(Need, maps:get(<<"authorization">>, Headers, undefined)) of
         ok -> ok;
         {error, Error, More} -> {refused, halley_api_error:response(Error, More)}
+    end.
+
+%% The same by the user alone, as the edge names it: <<>> is a visitor.
+-spec judge_user(user | session, User :: binary() | none) ->
+    ok | {error, halley_api_error:error(), [{binary(), iodata()}]}.
+judge_user(session, <<>>) ->
+    ok;
+judge_user(_, User) ->
+    case is_binary(User) andalso halley_id:check(User) of
+        ok -> ok;
+        _ -> user_missing(halley_api_config:auth_mode())
     end.
 
 %% The same by the value of the header `Authorization' alone, for what is no request.
@@ -105,28 +112,19 @@ now_ms() ->
 
 %% The user and the rights that a token gave, for a request that `judge/2' let pass as a user's.
 -spec user(halley_api:request()) -> {halley_id:id(), halley_api_rights:rights()}.
-user(#{headers := Headers} = Request) ->
-    {ok, User} = user_id(Request),
+user(#{listener := public, headers := #{<<"halley-user">> := User} = Headers}) ->
     {User, halley_api_rights:parse(maps:get(<<"halley-rights">>, Headers, <<>>))}.
 
-user_id(#{listener := public, headers := #{<<"halley-user">> := User}}) ->
-    case halley_id:check(User) of
-        ok -> {ok, User};
-        {error, _} -> missing
-    end;
-user_id(_) ->
-    missing.
+user_of(#{listener := public, headers := #{<<"halley-user">> := User}}) -> User;
+user_of(_) -> none.
 
 %% --- refusals ------------------------------------------------------------------------------------
 
 user_missing(jwt) ->
-    {error, Error, More} =
-        unauthorized(<<"token_missing">>,
-                     "a token is needed here: send it as Authorization: Bearer <token>"),
-    halley_api_error:response(Error, More);
+    unauthorized(<<"token_missing">>,
+                 "a token is needed here: send it as Authorization: Bearer <token>");
 user_missing(none) ->
-    halley_api_error:response({401, <<"user_missing">>,
-                               "say who is asking: add ?user=<id> to the address"}).
+    {error, {401, <<"user_missing">>, "say who is asking: add ?user=<id> to the address"}, []}.
 
 key_refused(missing) ->
     halley_metrics:incr(key_missing),

@@ -6,8 +6,8 @@
 %% becomes.
 -module(halley_api_error).
 
--export([response/1, response/2, retry_after_ms/1, json/1, reason/1, bad_id/2, bad_json/1,
-         closed/0]).
+-export([response/1, response/2, retry_after_ms/1, json/1, member/2, reason/1, bad_id/2,
+         bad_json/1, closed/0]).
 -export_type([error/0]).
 
 -include("halley_api_limits.hrl").
@@ -40,8 +40,21 @@ retry_after_ms(Ms) ->
 
 %% The error as one line of JSON.
 -spec json(error()) -> iolist().
-json({_, Code, Message}) ->
-    ["{\"error\":{\"code\":\"", Code, "\",\"message\":", halley_api_json:string(Message), "}}"].
+json(Error) ->
+    ["{\"error\":{", members(Error), "}}"].
+
+members({_, Code, Message}) ->
+    ["\"code\":\"", Code, "\",\"message\":", halley_api_json:string(Message)].
+
+%% What it is as the member `error' of the answer to an operation (http.md 18.3), where its response
+%% would have these headers besides.
+-spec member(error(), [{binary(), iodata()}]) -> iolist().
+member({Status, Code, _} = Error, Headers) ->
+    [${, members(Error),
+     case lists:keyfind(<<"retry-after">>, 1, retry_after(Status, Code) ++ Headers) of
+         {_, Seconds} -> [",\"retry_after_s\":", Seconds];
+         false -> []
+     end, $}].
 
 -spec bad_json(iodata()) -> error().
 bad_json(What) ->

@@ -8,16 +8,26 @@
 %% decoded.
 -module(halley_api_event).
 
--export([parse/1, messages/1]).
--export_type([event/0]).
+-export([parse/1, of_members/1, messages/1]).
+-export_type([event/0, parsed/0]).
 
 %% `Data' is the text of the event's data on one line, as the publisher wrote it.
 -type event() :: {halley:whom(), Data :: binary(), Opts :: halley_router:opts()}.
 
--spec parse(binary()) -> {ok, event()} | {error, halley_api_error:error()}.
+-type parsed() :: {ok, event()} | {error, halley_api_error:error()}.
+
+-spec parse(binary()) -> parsed().
 parse(Text) ->
+    read(fun halley_api_json:texts/3, Text).
+
+%% One that comes as its members, each with the text of its value.
+-spec of_members([{Name :: binary(), Text :: binary()}]) -> parsed().
+of_members(Members) ->
+    read(fun halley_api_json:members/3, Members).
+
+read(How, Event) ->
     DepthMax = halley_limits:get(event_data_depth_max),
-    case halley_api_json:texts(Text, <<"data">>, DepthMax) of
+    case How(Event, <<"data">>, DepthMax) of
         {ok, Members} -> members(Members, undefined, undefined, #{});
         {error, too_deep} -> {error, too_deep(DepthMax)};
         {error, What} -> {error, halley_api_error:bad_json(What)}
@@ -128,7 +138,7 @@ users(_) ->
                                  " users, such as [\"bob\",\"eve\"]"]}}.
 
 %% As how many messages of its publisher it counts: as one for each of its users or subjects.
--spec messages({ok, event()} | {error, term()}) -> pos_integer().
+-spec messages(parsed()) -> pos_integer().
 messages({ok, {{_, Several}, _, _}}) -> length(Several);
 messages(_) -> 1.
 

@@ -15,7 +15,7 @@
 -behaviour(halley_api).
 
 -export([handle/3, prepare/3]).
--export([publish/2, prepare/2, is_one/1]).
+-export([publish/2, prepare/2, one/2, published/1, is_one/1]).
 -export_type([publisher/0, admit/0]).
 
 -include("halley_api_limits.hrl").
@@ -25,7 +25,7 @@
 -type admit() :: fun((Bytes :: non_neg_integer(), Messages :: pos_integer()) ->
                          ok | {error, halley_api_error:error(), [{binary(), iodata()}]}).
 %% What a publisher may do: each line is admitted, then each event is judged, and may be changed,
-%% before it is published; and what is told of it afterwards, as JSON on a line.
+%% before it is published; and what is told of it afterwards, as JSON.
 -type publisher() ::
     {admit(),
      Judge :: fun((halley_api_event:event()) ->
@@ -47,7 +47,8 @@ handle(post, [], Request) ->
 -spec prepare(post, [], halley_api:request()) -> later | halley_api:prepared().
 prepare(post, [], Request) ->
     case is_one(Request) of
-        true -> prepare(Request, server());
+        true -> halley_api_outcome:map(fun halley_api_outcome:response/1,
+                                       prepare(Request, server()));
         false -> later
     end.
 
@@ -59,7 +60,7 @@ server() ->
 publish(Request, Publisher) ->
     case {is_one(Request), halley_api_body:media_type(Request)} of
         {true, _} ->
-            one(Request, Publisher);
+            halley_api_outcome:response(published(prepare(Request, Publisher)));
         {false, <<"application/x-ndjson">>} ->
             many(Request, Publisher);
         {false, _} ->
@@ -82,26 +83,33 @@ event_bytes_max() ->
 
 %% --- one -----------------------------------------------------------------------------------------
 
-one(Request, Publisher) ->
-    case prepare(Request, Publisher) of
-        {publish, {Subject, Data, Opts}, Answer} -> Answer(halley:publish(Subject, Data, Opts));
-        {answer, Response} -> Response
+%% What is prepared is done in this process, which may wait.
+-spec published(halley_api_outcome:prepared()) -> halley_api_outcome:outcome().
+published({publish, {Subject, Data, Opts}, Told}) -> Told(halley:publish(Subject, Data, Opts));
+published({answer, Outcome}) -> Outcome.
+
+%% One event of a request, for this publisher.
+-spec prepare(halley_api:request(), publisher()) -> halley_api_outcome:prepared().
+prepare(Request, Publisher) ->
+    case halley_api_body:read(Request, event_bytes_max()) of
+        {ok, Body} -> one(halley_api_event:parse(Body), byte_size(Body), Publisher);
+        {error, too_large} -> {answer, {error, too_large(<<"body_too_large">>)}};
+        {error, closed} -> {answer, {error, halley_api_error:closed()}}
     end.
 
-%% One event, for another publisher than a server.
--spec prepare(halley_api:request(), publisher()) -> halley_api:prepared().
-prepare(Request, {Admit, Judge, Told}) ->
-    case halley_api_body:read(Request, event_bytes_max()) of
-        {ok, Body} ->
-            Parsed = halley_api_event:parse(Body),
-            case Admit(byte_size(Body), halley_api_event:messages(Parsed)) of
-                ok -> prepared(judged(Parsed, Judge), Told);
-                {error, Error, Headers} -> {answer, halley_api_error:response(Error, Headers)}
-            end;
-        {error, too_large} ->
-            {answer, halley_api_error:response(too_large(<<"body_too_large">>))};
-        {error, closed} ->
-            {answer, halley_api_error:response(halley_api_error:closed())}
+%% The same for one that comes as its members, each with the text of its value (link.md 20).
+-spec one([{Name :: binary(), Text :: binary()}], publisher()) -> halley_api_outcome:prepared().
+one(Members, Publisher) ->
+    Bytes = halley_api_json:bytes(Members),
+    case Bytes =< event_bytes_max() of
+        true -> one(halley_api_event:of_members(Members), Bytes, Publisher);
+        false -> {answer, {error, too_large(<<"body_too_large">>)}}
+    end.
+
+one(Parsed, Bytes, {Admit, Judge, Told}) ->
+    case Admit(Bytes, halley_api_event:messages(Parsed)) of
+        ok -> prepared(judged(Parsed, Judge), Told);
+        {error, _, _} = Refused -> {answer, Refused}
     end.
 
 judged({ok, Event}, Judge) -> Judge(Event);
@@ -109,11 +117,11 @@ judged({error, _} = Error, _) -> Error.
 
 prepared({ok, {Subject, Data, Opts}}, Told) ->
     {publish, {Subject, {json, Data}, Opts}, fun(Result) -> answer(Result, Told) end};
-prepared({error, Error}, _) ->
-    {answer, halley_api_error:response(Error)}.
+prepared({error, _} = Refused, _) ->
+    {answer, Refused}.
 
-answer({ok, Published}, Told) -> halley_api_reply:json(200, Told(Published));
-answer({error, Reason}, _) -> halley_api_error:response(halley_api_error:reason(Reason)).
+answer({ok, Published}, Told) -> {ok, Told(Published)};
+answer({error, Reason}, _) -> {error, halley_api_error:reason(Reason)}.
 
 too_large(Code) ->
     Event = integer_to_list(event_bytes_max()),
@@ -122,7 +130,7 @@ too_large(Code) ->
 
 result(#{id := Id, sessions := Sessions}) ->
     [<<"{\"id\":\"">>, halley_event:escape(Id),
-     <<"\",\"sessions\":">>, integer_to_binary(Sessions), <<"}\n">>].
+     <<"\",\"sessions\":">>, integer_to_binary(Sessions), $}].
 
 %% --- many ----------------------------------------------------------------------------------------
 
@@ -199,7 +207,7 @@ parse(too_long) -> {error, too_large(<<"line_too_long">>)};
 parse(Text) -> halley_api_event:parse(Text).
 
 merge([{ok, _} | Parsed], [{ok, Published} | Results], Told) ->
-    [Told(Published) | merge(Parsed, Results, Told)];
+    [Told(Published), $\n | merge(Parsed, Results, Told)];
 merge([{ok, _} | Parsed], [{error, Reason} | Results], Told) ->
     [error_line(halley_api_error:reason(Reason)) | merge(Parsed, Results, Told)];
 merge([{error, Error} | Parsed], Results, Told) ->

@@ -12,7 +12,7 @@
 %% it on one line without control characters, as DELIVER needs (link.md 7.1).
 -module(halley_api_json).
 
--export([object/1, texts/3, value/1, one_line/1, string/1]).
+-export([object/1, texts/3, members/3, bytes/1, value/1, one_line/1, string/1]).
 -export_type([members/0]).
 
 -include("halley_api_limits.hrl").
@@ -97,6 +97,29 @@ explained({ok, _}, too_deep, _, _, _) ->
     {error, too_deep};
 explained({ok, _}, Fault, Left, Text, _) ->
     {error, not_valid(byte_size(Text) - Left + 1, reason(Fault))}.
+
+%% The same of an object that comes as its members, in order: names of letters, and a text that is
+%% to be the value.
+-spec members([{Name :: binary(), Text :: binary()}], Bounded :: binary(),
+              DepthMax :: pos_integer()) ->
+    {ok, [{Name :: binary(), Value :: binary()}]} | {error, too_deep | iodata()}.
+members(Members, Bounded, DepthMax) ->
+    case lists:all(fun(Member) -> is_value(Member, Bounded, DepthMax) end, Members) of
+        true -> {ok, Members};
+        false -> texts(iolist_to_binary(together(Members)), Bounded, DepthMax)
+    end.
+
+is_value({Name, Text}, Bounded, DepthMax) ->
+    Depth = case Name of Bounded -> DepthMax; _ -> byte_size(Text) + 1 end,
+    halley_json_text:skip_decodable(Text, Depth) =:= {ok, <<>>}.
+
+together(Members) ->
+    [${, lists:join($,, [[$", Name, "\":", Text] || {Name, Text} <- Members]), $}].
+
+%% How many bytes the text of such an object has.
+-spec bytes([{Name :: binary(), Text :: binary()}]) -> non_neg_integer().
+bytes(Members) ->
+    iolist_size(together(Members)).
 
 scan(Text, How) ->
     case skip_space(Text) of

@@ -7,6 +7,9 @@
 %%   GET    /v1/me/presence/S  whether S is online; one's own always
 %%   GET    /v1/me/subjects/S/events  what was published about S before; about oneself always
 %%
+%% A WebSocket's operations `publish', `follow' and `unfollow' (http.md 18) are the same with one
+%% event and one subject: `publication/3' and `follow/4' do both.
+%%
 %% Each line of a body is a message of its user, and counts as one (`halley_user_rate'). Events
 %% after one too many aren't published; follows after it fail in their places.
 %%
@@ -19,7 +22,7 @@
 -module(halley_api_me_h).
 -behaviour(halley_api).
 
--export([handle/3, prepare/3]).
+-export([handle/3, prepare/3, operate/2, operate_apart/2]).
 
 -spec handle(get | post | put | delete, [binary()], halley_api:request()) -> halley_api:response().
 handle(Method, What, Request) ->
@@ -36,11 +39,34 @@ handle(Method, What, Request) ->
 
 -spec prepare(post, [binary()], halley_api:request()) -> later | halley_api:prepared().
 prepare(post, [<<"events">>], Request) ->
-    {User, Rights} = halley_api_access:user(Request),
-    case {halley_api_events_h:is_one(Request), any_right(publish, Rights)} of
-        {false, _} -> later;
-        {true, ok} -> halley_api_events_h:prepare(Request, publisher(User, Rights));
-        {true, {error, Error}} -> {answer, halley_api_error:response(Error)}
+    case halley_api_events_h:is_one(Request) of
+        true ->
+            {User, Rights} = halley_api_access:user(Request),
+            Read = fun(Publisher) -> halley_api_events_h:prepare(Request, Publisher) end,
+            halley_api_outcome:map(fun halley_api_outcome:response/1,
+                                   publication(User, Rights, Read));
+        false ->
+            later
+    end.
+
+-spec operate(publish, halley_requests:operation()) -> halley_api_outcome:prepared().
+operate(publish, #{user := User, rights := Rights, members := Members}) ->
+    Read = fun(Publisher) -> halley_api_events_h:one(Members, Publisher) end,
+    publication(User, halley_api_rights:parse(Rights), Read).
+
+-spec operate_apart(publish | follow | unfollow, halley_requests:operation()) ->
+    halley_api_outcome:outcome().
+operate_apart(publish, Operation) ->
+    halley_api_events_h:published(operate(publish, Operation));
+operate_apart(What, #{user := User, rights := Rights, subject := Subject}) ->
+    Method = case What of follow -> put; unfollow -> delete end,
+    follow(Method, Subject, User, halley_api_rights:parse(Rights)).
+
+%% One event, which is read once it is known that there is a right to publish.
+publication(User, Rights, Read) ->
+    case any_right(publish, Rights) of
+        ok -> Read(publisher(User, Rights));
+        {error, _} = Refused -> {answer, Refused}
     end.
 
 reads_body(post, [<<"events">>]) -> {yes, publish};
@@ -69,10 +95,7 @@ me(Method, [<<"follows">>], User, Rights, Request) ->
             halley_api_error:response({415, <<"unsupported_media_type">>, Message})
     end;
 me(Method, [<<"follow">>, Subject], User, Rights, _) ->
-    case judged(follow, Subject, Rights) of
-        ok -> followed(Method, (apply_fun(User, Method))([{User, Subject}]));
-        {error, Error} -> halley_api_error:response(Error)
-    end;
+    halley_api_outcome:response(follow(Method, Subject, User, Rights));
 me(get, [<<"presence">>, User], User, _, _) ->
     presence(User);
 me(get, [<<"presence">>, Subject], _, Rights, _) ->
@@ -168,9 +191,16 @@ escaped($%) -> <<"%25">>;
 escaped(C) -> <<C>>.
 
 published(#{id := Id}) ->
-    [<<"{\"id\":\"">>, halley_event:escape(Id), <<"\"}\n">>].
+    [<<"{\"id\":\"">>, halley_event:escape(Id), <<"\"}">>].
 
 %% --- follows and presence ------------------------------------------------------------------------
+
+%% The user follows the subject, or no longer.
+follow(Method, Subject, User, Rights) ->
+    case judged(follow, Subject, Rights) of
+        ok -> followed(Method, (apply_fun(User, Method))([{User, Subject}]));
+        {error, _} = Refused -> Refused
+    end.
 
 apply_fun(User, Add) when Add =:= put; Add =:= post ->
     fun(Pairs) -> halley_follows:follow_own(User, Pairs) end;
@@ -178,13 +208,13 @@ apply_fun(_, delete) ->
     fun halley_follows:unfollow/1.
 
 followed(put, {ok, #{errors := [], added := Added, already := Already}}) ->
-    halley_api_reply:json({[{<<"added">>, Added}, {<<"already">>, Already}]});
+    {ok, jiffy:encode({[{<<"added">>, Added}, {<<"already">>, Already}]})};
 followed(delete, {ok, #{errors := [], removed := Removed, absent := Absent}}) ->
-    halley_api_reply:json({[{<<"removed">>, Removed}, {<<"absent">>, Absent}]});
+    {ok, jiffy:encode({[{<<"removed">>, Removed}, {<<"absent">>, Absent}]})};
 followed(_, {ok, #{errors := [{_, Reason} | _]}}) ->
-    halley_api_error:response(halley_api_error:reason(Reason), retry_after(Reason));
+    {error, halley_api_error:reason(Reason), retry_after(Reason)};
 followed(_, {error, Reason}) ->
-    halley_api_error:response(halley_api_error:reason(Reason)).
+    {error, halley_api_error:reason(Reason)}.
 
 retry_after({too_many_new_ids, WaitMs}) -> [halley_api_error:retry_after_ms(WaitMs)];
 retry_after(_) -> [].

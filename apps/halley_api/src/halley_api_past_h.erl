@@ -52,7 +52,7 @@ cursor(Name, Query) ->
     end.
 
 %% Waits until a page may be read for somebody.
--spec turn(Who :: term(), halley_api:request()) -> ok.
+-spec turn(Who :: term(), halley_api:request() | halley_requests:operation()) -> ok.
 turn(Who, #{link := Link, has_room := HasRoom}) ->
     ok = halley_past_turns:take(Link, Who),
     _ = process_flag(priority, low),
@@ -81,7 +81,7 @@ answer({error, Reason}) ->
 %% For a session that is subscribed now: the newest of what was before, the oldest first. A
 %% subscription stands, whatever becomes of these.
 -spec newest({Added :: 0 | 1, Already :: 0 | 1}, halley_id:id(),
-             {ok, halley_past:page()} | {error, behind}) -> halley_api:response().
+             {ok, halley_past:page()} | {error, behind}) -> halley_api_outcome:outcome().
 newest({Added, Already}, Subject, Page) ->
     Kept = [Json || {ok, #{json := Json}} <- [halley_history:kept(Subject)]],
     {Events, Gaps} = case Page of
@@ -90,11 +90,10 @@ newest({Added, Already}, Subject, Page) ->
         {error, behind} ->
             {[], [#{from => 0, to => halley_clock:wall_ms(), reason => damaged}]}
     end,
-    halley_api_reply:json(200, ["{\"added\":", integer_to_binary(Added), ",\"already\":",
-                                integer_to_binary(Already), ",\"events\":[",
-                                lists:join($,, [event(E) || E <- Events]), "],\"gaps\":[",
-                                lists:join($,, [gap(Gap) || Gap <- Gaps]), "]",
-                                [[",\"kept\":", Json] || Json <- Kept], "}\n"]).
+    {ok, ["{\"added\":", integer_to_binary(Added), ",\"already\":", integer_to_binary(Already),
+          ",\"events\":[", lists:join($,, [event(E) || E <- Events]),
+          "],\"gaps\":[", lists:join($,, [gap(Gap) || Gap <- Gaps]), "]",
+          [[",\"kept\":", Json] || Json <- Kept], "}"]}.
 
 refused(behind) ->
     {503, <<"history_behind">>,

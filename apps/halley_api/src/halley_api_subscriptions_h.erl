@@ -2,10 +2,10 @@
 %%
 %%   PUT    /v1/me/subscriptions/S   the WebSocket that says so is subscribed to S; DELETE ends that
 %%
-%% The path is that of a WebSocket's operations `subscribe' and `unsubscribe' (http.md 18, 21). A
-%% session belongs to its link, so the link's process does it (`prepare/3'), and a request that
-%% belongs to no session is refused. `subscribable/2' judges the subscriptions with which a session
-%% opens.
+%% It is what a WebSocket's operations `subscribe' and `unsubscribe' do (http.md 18, 21). A session
+%% belongs to its link, so the link's process does it (`operate/2'; `prepare/3' where a worker of an
+%% earlier build sends the operation as a request), and a request that belongs to no session is
+%% refused. `subscribable/2' judges the subscriptions with which a session opens.
 %%
 %% With `?last=N' the answer has the newest N events about S as well, the oldest first: a page of
 %% what was before up to where the subscription begins. That makes work, so it has a process.
@@ -24,7 +24,7 @@
 -module(halley_api_subscriptions_h).
 -behaviour(halley_api).
 
--export([handle/3, prepare/3, subscribable/2, lost/3, view/1]).
+-export([handle/3, prepare/3, operate/2, operate_apart/2, subscribable/2, lost/3, view/1]).
 -export_type([result/0]).
 
 %% With one event more it fits what a worker takes for the answer to an operation.
@@ -39,19 +39,31 @@
 
 -spec handle(put | delete, [binary()], halley_api:request()) -> halley_api:response().
 handle(put, [Subject], #{query := Query, headers := #{<<"halley-user">> := User} = Headers,
-                         subscribe := Subscribe} = Request) ->
+                         subscribe := _} = Request) ->
     Rights = maps:get(<<"halley-rights">>, Headers, <<>>),
     Last = proplists:get_value(<<"last">>, Query, <<>>),
+    halley_api_outcome:response(newest(Subject, {User, Rights}, Last, Request));
+handle(_, _, _) ->
+    halley_api_outcome:response(answer(no_session)).
+
+-spec operate_apart(subscribe | unsubscribe, halley_requests:operation()) ->
+    halley_api_outcome:outcome().
+operate_apart(subscribe, #{user := User, rights := Rights, subject := Subject, last := Last,
+                           subscribe := _} = Operation) ->
+    newest(Subject, {User, Rights}, integer_to_binary(Last), Operation);
+operate_apart(_, _) ->
+    answer(no_session).
+
+%% Subscribes, and gives the newest events. What asks has the link's part of it.
+newest(Subject, {User, Rights}, Last, #{subscribe := Subscribe} = Asking) ->
     case {subscribable(Rights, [Subject]),
           halley_api_reply:number(<<"last">>, Last, halley_limits:get(last_events_max))} of
         {ok, {ok, Count}} ->
-            ok = halley_api_past_h:turn({subscriber, User}, Request),
+            ok = halley_api_past_h:turn({subscriber, User}, Asking),
             subscribed(Subscribe(User, Subject), Subject, Count);
-        {{error, Error}, _} -> halley_api_error:response(Error);
-        {_, {error, Error}} -> halley_api_error:response(Error)
-    end;
-handle(_, _, _) ->
-    answer(no_session).
+        {{error, _} = Refused, _} -> Refused;
+        {_, {error, _} = Refused} -> Refused
+    end.
 
 %% The past ends where the subscription begins.
 subscribed({Result, Heads}, Subject, Count) when Result =:= added; Result =:= already ->
@@ -67,20 +79,35 @@ subscribed({Refused, _}, _, _) ->
 prepare(Method, [Subject], #{query := Query} = Request) ->
     case Method =:= put andalso lists:keymember(<<"last">>, 1, Query) of
         true -> later;
-        false -> at_once(Method, [Subject], Request)
+        false -> halley_api_outcome:map(fun halley_api_outcome:response/1,
+                                        at_once(Method, Subject, Request))
     end.
 
-at_once(Method, [Subject], #{headers := #{<<"halley-user">> := User} = Headers}) ->
+at_once(Method, Subject, #{headers := #{<<"halley-user">> := User} = Headers}) ->
     Rights = maps:get(<<"halley-rights">>, Headers, <<>>),
     case {Method, Headers} of
         {put, #{<<"halley-view">> := _}} -> watch(User, Subject, Rights);
-        _ -> one(Method, User, Subject, Rights)
+        {put, _} -> one(add, User, Subject, Rights);
+        {delete, _} -> one(remove, User, Subject, Rights)
     end.
 
-one(Method, User, Subject, Rights) ->
-    case judged(Method, Subject, Rights) of
-        ok -> {subscription, what(Method), User, Subject, fun answer/1};
-        {error, Error} -> {answer, halley_api_error:response(Error)}
+%% Who sends operations keeps whom a session may see.
+-spec operate(subscribe | unsubscribe, halley_requests:operation()) ->
+    later | halley_api_outcome:prepared().
+operate(subscribe, #{last := Last}) when Last > 0 ->
+    later;
+operate(subscribe, #{user := User, rights := Rights, subject := Subject}) ->
+    case halley_presence_keys:subject(Subject) of
+        {presence, <<"*">>} -> watch(User, Subject, Rights);
+        _ -> one(add, User, Subject, Rights)
+    end;
+operate(unsubscribe, #{user := User, rights := Rights, subject := Subject}) ->
+    one(remove, User, Subject, Rights).
+
+one(Change, User, Subject, Rights) ->
+    case judged(Change, Subject, Rights) of
+        ok -> {subscription, Change, User, Subject, fun answer/1};
+        {error, _} = Refused -> {answer, Refused}
     end.
 
 %% All whom the user follows, of a worker that keeps whom of them it may see.
@@ -88,15 +115,12 @@ watch(User, Subject, Rights) ->
     View = view(Rights),
     case subscribable(Rights, [Subject | halley_presence_views:pieces(View)]) of
         ok -> {subscription, watch, User, View, fun answer/1};
-        {error, Error} -> {answer, halley_api_error:response(Error)}
+        {error, _} = Refused -> {answer, Refused}
     end.
 
-what(put) -> add;
-what(delete) -> remove.
-
 %% To end a subscription there is no right needed.
-judged(put, Subject, Rights) -> subscribable(Rights, [Subject]);
-judged(delete, _, _) -> ok.
+judged(add, Subject, Rights) -> subscribable(Rights, [Subject]);
+judged(remove, _, _) -> ok.
 
 -spec subscribable(Rights :: binary(), [binary()]) -> ok | {error, halley_api_error:error()}.
 subscribable(<<?OF_SERVERS, Authorization/binary>>, [Subject]) ->
@@ -174,10 +198,10 @@ answer(added) -> counted(<<"added">>, 1, <<"already">>, 0);
 answer(already) -> counted(<<"added">>, 0, <<"already">>, 1);
 answer(removed) -> counted(<<"removed">>, 1, <<"absent">>, 0);
 answer(absent) -> counted(<<"removed">>, 0, <<"absent">>, 1);
-answer(Refused) -> halley_api_error:response(refusal(Refused)).
+answer(Refused) -> {error, refusal(Refused)}.
 
 counted(Done, N, NotDone, M) ->
-    halley_api_reply:json({[{Done, N}, {NotDone, M}]}).
+    {ok, jiffy:encode({[{Done, N}, {NotDone, M}]})}.
 
 refusal(too_many_of_session) ->
     Max = integer_to_list(halley_limits:get(subscriptions_per_session_max)),

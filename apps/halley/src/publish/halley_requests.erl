@@ -1,9 +1,11 @@
-%% Requests that an edge hands on: the seam between the link, which has them, and the application
-%% that answers them, which implements this behaviour. The link finds the module by the environment
-%% (`halley_edge', `handler').
+%% Requests and operations that an edge hands on: the seam between the link, which has them, and the
+%% application that answers them, which implements this behaviour. The link finds the module by the
+%% environment (`halley_edge', `handler').
 -module(halley_requests).
 
--export_type([request/0, listener/0, body/0, response/0, wish/0, told/0, change/0, changed/0]).
+-export_type([request/0, listener/0, body/0, response/0, change/0, changed/0]).
+-export_type([operation/0, what/0, outcome/0]).
+-export_type([wish/0, wish/1, told/0, told/2]).
 
 -type listener() :: public | api.
 -type body() :: {full, binary()} | {stream, fun(() -> {ok, binary()} | done | {error, closed})}.
@@ -17,16 +19,31 @@
                      subscribe => fun((User :: binary(), halley_id:id()) ->
                                       {changed(), halley_cursor:vector()})}.
 -type response() :: {Status :: 100..599, Headers :: [{binary(), iodata()}], Body :: iodata()}.
-%% What the link does before the request can be answered: publish an event; subscribe the session
-%% of this user, <<>> for a visitor, to a subject, or no longer; take its state; or tell it of those
-%% of all whom the user follows whom it may see.
--type wish() :: {publish, halley_router:item(), told(halley_router:result())}
-              | {subscription, change(), User :: binary(), halley_id:id() | State :: binary(),
-                 told(changed())}
-              | {subscription, watch, User :: binary(), halley_presence_views:view(),
-                 told(changed())}.
--type told(Result) :: fun((Result) -> response()).
--type told() :: told(halley_router:result() | changed()).
+%% An operation of a WebSocket's client (link.md 20); a visitor's user is <<>>. `subject': of
+%% `follow' to `unsubscribe'; after the byte 1 its presence is meant. `last': of `subscribe', how
+%% many of the newest events come with the answer. `members': of `publish' and `state', names with
+%% the JSON text of their values, as the client wrote it. With `operate_apart/1' come the same as
+%% with `handle/1'.
+-type operation() :: #{what := what(), user := binary(), rights := binary(),
+                       subject := binary(), last := non_neg_integer(),
+                       members := [{Name :: binary(), Text :: binary()}],
+                       link => pid(), has_room => fun(() -> boolean()),
+                       subscribe => fun((User :: binary(), halley_id:id()) ->
+                                        {changed(), halley_cursor:vector()})}.
+-type what() :: publish | follow | unfollow | subscribe | unsubscribe | state.
+%% What the client gets as `ok', or as `error': JSON in UTF-8.
+-type outcome() :: {ok | error, Json :: iodata()}.
+%% What the link does before there is an answer: publish an event; subscribe the session of this
+%% user, <<>> for a visitor, to a subject, or no longer; take its state; or tell it of those of all
+%% whom the user follows whom it may see.
+-type wish(Answer) :: {publish, halley_router:item(), told(halley_router:result(), Answer)}
+                    | {subscription, change(), User :: binary(),
+                       halley_id:id() | State :: binary(), told(changed(), Answer)}
+                    | {subscription, watch, User :: binary(), halley_presence_views:view(),
+                       told(changed(), Answer)}.
+-type wish() :: wish(response()).
+-type told(Result, Answer) :: fun((Result) -> Answer).
+-type told() :: told(halley_router:result() | changed(), response() | outcome()).
 -type change() :: add | remove | state.
 -type changed() :: added | already | too_many_of_session | too_many | removed | absent | stated
                  | no_session.
@@ -39,6 +56,13 @@
 %% `handle/1', and nothing was done yet.
 -callback prepare(request()) -> later | {answer, response()} | wish().
 
+%% Of small operations, in the link's own process, as `prepare/1'. `later': it is for
+%% `operate_apart/1'.
+-callback operate(operation()) -> later | {answer, outcome()} | wish(outcome()).
+
+%% In a process of the operation's own, as `handle/1'.
+-callback operate_apart(operation()) -> outcome().
+
 %% Whether a session with these rights may be subscribed to these subjects when it opens.
 -callback subscribable(Rights :: binary(), [halley_id:id()]) ->
     ok | {error, {Status :: 400..599, Code :: binary(), Message :: iodata()}}.
@@ -49,4 +73,4 @@
 %% Whom these rights let a session see that is told of all whom its user follows.
 -callback view(Rights :: binary()) -> halley_presence_views:view().
 
--optional_callbacks([prepare/1, subscribable/2, lost/3, view/1]).
+-optional_callbacks([prepare/1, operate/1, operate_apart/1, subscribable/2, lost/3, view/1]).
