@@ -64,6 +64,44 @@ test('without tokens a client publishes, follows and unfollows by messages', asy
   assert.equal(code(await ann.comments.next('an error without ref')), 'bad_json');
 });
 
+test('an operation is answered as its request of HTTP is (18.3)', async () => {
+  const rights = { publish: ['room/*'], to: ['bob'], follow: ['room/*', 'same'] };
+  const shown = bearer(mint(key, { sub: 'same', halley: rights }));
+  const asJson = { 'content-type': 'application/json' };
+  const stream = await speaker(halley, 'same', { halley: rights });
+  const pairs = [
+    ...[{ subject: 'room/1', data: { a: [1] }, id: 'same' },
+      { subjects: ['room/1', 'room/2'], data: null, id: 'several', ack: 'memory' },
+      { to: ['bob'], data: 1, id: 'private' }, { subject: 'elsewhere', data: 1 },
+      { to: ['eve'], data: 1 }, { subject: 7, data: 1 }, { subject: 'room/1', data: 1, id: [] },
+      { subject: 'room/1', data: 1, ack: 'no' }, { to: ['bob'], data: 1, keep: true },
+      { subject: 'room/1', data: 'x'.repeat(60_000) }, { subjects: [], data: 1 },
+      { subject: 'room/1', data: JSON.parse(`${'['.repeat(300)}${']'.repeat(300)}`) },
+    ].map((event) => [{ op: 'publish', ...event }, 'POST', '/v1/me/events', event]),
+    ...['same', 'elsewhere', 'room/\n'].flatMap((subject) => {
+      const path = `/v1/me/follows/${encodeURIComponent(subject)}`;
+      return [['follow', 'PUT'], ['unfollow', 'DELETE']].map(([op, method]) =>
+        [{ op, subject }, method, path]);
+    }),
+    [{ op: 'follow', subject: 'room/ws' }, 'PUT', '/v1/me/follows/room%2Fhttp'],
+    [{ op: 'unfollow', subject: 'room/ws' }, 'DELETE', '/v1/me/follows/room%2Fhttp'],
+    [{ op: 'unfollow', subject: 'room/ws' }, 'DELETE', '/v1/me/follows/room%2Fhttp'],
+  ];
+  for (const [operation, method, path, event] of pairs) {
+    const { ok, error } = await stream.ask(operation);
+    const { status, json, headers } = await http(method, `${halley.publicUrl}${path}`,
+      { headers: { ...shown, ...asJson }, body: event && JSON.stringify(event) });
+    const what = JSON.stringify(operation).slice(0, 100);
+    if (status === 200) {
+      if (operation.id || operation.op !== 'publish') assert.deepEqual(ok, json, what);
+      else assert.deepEqual(Object.keys(ok), Object.keys(json), what);
+    } else {
+      const seconds = headers['retry-after'] && { retry_after_s: Number(headers['retry-after']) };
+      assert.deepEqual(error, { ...json.error, ...seconds }, what);
+    }
+  }
+});
+
 test('answers come in order, and events between them', async () => {
   const stream = await speaker(open, 'eve');
   const refs = Array.from({ length: 12 }, (_, n) => n);

@@ -75,7 +75,7 @@ numbers_for_the_edge_are_above_zero_test_() ->
 
 numbers_for_the_edge_are_above_zero() ->
     Choices = [<<"auth_mode">>, <<"cors_origins">>, <<"slow_consumer">>, <<"presence">>,
-               <<"presence_views">>, <<"websocket_compression">>,
+               <<"presence_views">>, <<"operation_frames">>, <<"websocket_compression">>,
                <<"limits_exempt">>, <<"proxy_trusted">>, <<"public_proxy_protocol">>,
                <<"api_proxy_protocol">>, <<"proxy_forwarded_for">>],
     {ok, #{env := Env}} = halley_config:load(none, []),
@@ -95,7 +95,8 @@ handshake_carries_the_choices_of_the_configuration_test() ->
     ?assertEqual([{<<"admission_per_s_max">>, <<"10000">>},
                   {<<"api_proxy_protocol">>, <<"off">>}, {<<"auth_mode">>, <<"none">>},
                   {<<"cors_origins">>, <<>>},
-                  {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>}, {<<"presence">>, <<"off">>},
+                  {<<"limits_exempt">>, <<"127.0.0.0/8,::1">>},
+                  {<<"operation_frames">>, <<"on">>}, {<<"presence">>, <<"off">>},
                   {<<"presence_views">>, <<"on">>},
                   {<<"proxy_forwarded_for">>, <<"off">>}, {<<"proxy_trusted">>, <<>>},
                   {<<"public_proxy_protocol">>, <<"off">>},

@@ -19,6 +19,7 @@
 -define(FLAG_CLOSE, 2).
 -define(FLAG_EXPECT, 4).
 -define(FLAG_LAST, 8).
+-define(FLAG_ERROR, 16).
 -define(SHARDS_MAX, 64).
 -define(TRANSPORT_POLL, 5).
 

@@ -6,12 +6,12 @@
 %%
 %% Invariants: no atom comes from input; whatever decode/2 returns was checked against the clauses
 %% that concern a frame by itself (2.1 to 2.8, 3.1, 3.2, 3.4, 4.1, 7.1 to 7.3, 8.2, 8.4, 10.4, 12,
-%% 13.3 to 13.5); halley_edge_fields has what concerns one field;
+%% 13.3 to 13.5, 20.2, 20.3); halley_edge_fields has what concerns one field;
 %% what concerns the order of frames is not looked at here.
 %%
-%% Binaries in a decoded frame are parts of the buffer they came in, REQUEST and REQUEST_BODY
-%% excepted: those live as long as a handler, so they get memory of their own. A caller that keeps a
-%% part of another frame for longer than the frame must copy it.
+%% Binaries in a decoded frame are parts of the buffer they came in, REQUEST, REQUEST_BODY and
+%% OPERATION excepted: those live as long as a handler, so they get memory of their own. A caller
+%% that keeps a part of another frame for longer than the frame must copy it.
 -module(halley_edge_codec).
 
 -export([deframe/1, decode/2, encode/1, is_from_edge/1]).
@@ -27,7 +27,7 @@
 %% A subject's user number.
 -type group() :: 0..16#ffffffff.
 -type headers() :: halley_edge_fields:pairs().
--type flags() :: 0..15.
+-type flags() :: 0..31.
 -type item() :: halley_edge_fields:item().
 %% What the brain calls a worker on a trunk (13.4).
 -type slot() :: 1..16#ffff.
@@ -60,6 +60,7 @@
      [{iodata(), iodata()}], Body :: iodata()}
   | {response_body, conn(), flags(), Body :: iodata()}
   | {request_credit, conn(), Bytes :: non_neg_integer()}
+  | {operation_answer, conn(), Number :: non_neg_integer(), flags(), Json :: iodata()}
   | {shutdown, DrainMs :: non_neg_integer()}
   | {replay, conn(), flags(), Cursor :: binary(), Heads :: [non_neg_integer()], [item()]}
   | {presence, Json :: binary(), [conn()]}
@@ -81,6 +82,7 @@
      headers(), Body :: binary()}
   | {request_body, conn(), flags(), Body :: binary()}
   | {request_gone, conn()}
+  | {operation, conn(), Number :: non_neg_integer(), halley_requests:operation()}
   | {stats, [non_neg_integer()]}
   | {replayed, conn()}
   | {subscriptions, conn(), Rights :: binary(), Subjects :: [binary()]}
@@ -133,8 +135,10 @@ decode(Type, Payload) ->
 %% Those of the hot path come first.
 frame(16#45, Borrowed) ->
     request(binary:copy(Borrowed));
+frame(16#50, Borrowed) ->
+    halley_edge_operation:decode(binary:copy(Borrowed));
 frame(16#4B, <<Worker:16, Type, Payload/binary>>) ->
-    Type >= 16#41 andalso Type =< 16#4A orelse Type >= 16#4D andalso Type =< 16#4F
+    Type >= 16#41 andalso Type =< 16#4A orelse Type >= 16#4D andalso Type =< 16#50
         orelse not_inside(Type),
     {from_worker, Worker, frame(Type, Payload)};
 frame(16#43, <<Count:16, List/binary>>) ->
@@ -240,13 +244,15 @@ frame_of_brain(16#22, <<Group:32, Count:16, Conns/binary>>) when byte_size(Conns
     {group_leave, Group, members(Conns)};
 frame_of_brain(16#23, <<Group:32>>) ->
     {group_end, Group};
+frame_of_brain(16#28, <<Conn:64, Number:32, Flags, Json/binary>>) ->
+    {operation_answer, conn(Conn), Number, flags(Flags, ?FLAG_END bor ?FLAG_ERROR), Json};
 frame_of_brain(Type, Payload) ->
     frame_of_trunk(Type, Payload).
 
 %% Section 13.
 frame_of_trunk(16#24, <<Slot:16, Type, Payload/binary>>) ->
     Type >= 16#11 andalso Type =< 16#1C andalso Type =/= 16#18 orelse
-        Type >= 16#1E andalso Type =< 16#23 orelse not_inside(Type),
+        Type >= 16#1E andalso Type =< 16#23 orelse Type =:= 16#28 orelse not_inside(Type),
     {to_slot, Slot, frame(Type, Payload)};
 frame_of_trunk(16#25, Payload) ->
     case item(Payload) of
@@ -398,7 +404,8 @@ is_from_edge(Frame) ->
     case element(1, Frame) of
         Tag when Tag =:= hello_brain; Tag =:= opened; Tag =:= refused; Tag =:= deliver;
                  Tag =:= close_sessions; Tag =:= response; Tag =:= response_body;
-                 Tag =:= request_credit; Tag =:= shutdown; Tag =:= replay; Tag =:= gap;
+                 Tag =:= request_credit; Tag =:= operation_answer; Tag =:= shutdown;
+                 Tag =:= replay; Tag =:= gap;
                  Tag =:= cursor; Tag =:= presence; Tag =:= ended; Tag =:= inspect;
                  Tag =:= keys; Tag =:= group_deliver;
                  Tag =:= group_join; Tag =:= group_leave; Tag =:= group_end; Tag =:= to_slot;

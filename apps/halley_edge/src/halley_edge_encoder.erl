@@ -80,6 +80,14 @@ encode({trunk_group_deliver, Group, Item, Slots}) ->
 encode({place, Worker, Slot}) ->
     <<5:32, 16#27, Worker:16, Slot:16>>;
 encode(Frame) ->
+    encode_operation(Frame).
+
+%% Section 20.
+encode_operation({operation, Conn, Number, Operation}) ->
+    encode_frame(16#50, halley_edge_operation:encode(Conn, Number, Operation));
+encode_operation({operation_answer, Conn, Number, Flags, Json}) ->
+    encode_frame(16#28, [<<Conn:64, Number:32, Flags>>, Json]);
+encode_operation(Frame) ->
     encode_from_edge(Frame).
 
 encode_from_edge({hello_edge, Hello}) ->

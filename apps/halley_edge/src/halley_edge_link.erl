@@ -435,7 +435,7 @@ costly(Frame, State) ->
 
 %% Of all workers of a trunk, a request has this word (13.5).
 to_word(Frame, Slot) when element(1, Frame) =:= request; element(1, Frame) =:= request_body;
-                          element(1, Frame) =:= request_gone ->
+                          element(1, Frame) =:= request_gone; element(1, Frame) =:= operation ->
     setelement(2, Frame, Slot bsl 48 bor element(2, Frame));
 to_word(Frame, _) ->
     Frame.
@@ -465,7 +465,8 @@ gone(Worker, Index, #state{workers = Workers, by_replays = ByReplays} = State) -
     State#state{workers = maps:remove(Index, Workers), requests = Left,
                 by_replays = maps:remove(halley_edge_worker:replays(Worker), ByReplays)}.
 
-of_worker({request, _, _, _, _, _, _, _} = Request, Index, #state{workers = Workers} = State) ->
+of_worker(Request, Index, #state{workers = Workers} = State)
+  when element(1, Request) =:= request; element(1, Request) =:= operation ->
     case halley_edge_requests:open(Request, State#state.requests) of
         {wish, Wish, Requests} ->
             ok = halley_edge_worker:wish(Wish, maps:get(Index, Workers)),

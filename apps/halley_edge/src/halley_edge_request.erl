@@ -1,12 +1,12 @@
 %% A request as the handler sees it, made from what REQUEST carries (protocol/link.md 8), and an
-%% answer as frames.
+%% answer as frames; the answer to an operation, too (20).
 %%
 %% Pure: bytes in, a map or frames out. It knows targets, queries and percent signs, not resources.
 %% The edge has judged HTTP's syntax already; what it lets through of a target is judged here, with
 %% a 400 for what isn't a path.
 -module(halley_edge_request).
 
--export([parse/4, response/5, error_response/3]).
+-export([parse/4, response/5, outcome/3, error_response/3, error_outcome/3]).
 -export_type([parsed/0, answer/0]).
 
 -include("halley_edge.hrl").
@@ -137,3 +137,25 @@ error_response(Status, Code, Message) ->
     Retry = case Status of 503 -> [{<<"retry-after">>, <<"1">>}]; _ -> [] end,
     {Status, [{<<"content-type">>, <<"application/json">>} | Retry],
      [<<"{\"error\":{\"code\":\"">>, Code, <<"\",\"message\":\"">>, Message, <<"\"}}">>]}.
+
+%% As many OPERATION_ANSWER as it needs, encoded.
+-spec outcome(halley_edge_codec:conn(), Number :: non_neg_integer(), halley_requests:outcome()) ->
+    [binary(), ...].
+outcome(Conn, Number, {What, Json}) ->
+    Flags = case What of ok -> 0; error -> ?FLAG_ERROR end,
+    answers({Conn, Number, Flags}, iolist_to_binary(Json)).
+
+answers(Whose, <<Part:?BODY_BYTES/binary, Rest/binary>>) when Rest =/= <<>> ->
+    [answer(Whose, 0, Part) | answers(Whose, Rest)];
+answers(Whose, Rest) ->
+    [answer(Whose, ?FLAG_END, Rest)].
+
+answer({Conn, Number, Flags}, End, Json) ->
+    frame({operation_answer, Conn, Number, Flags bor End, Json}).
+
+%% The same for an operation. Code and message are plain ASCII without quotes.
+-spec error_outcome(Status :: 400..599, Code :: binary(), Message :: binary()) ->
+    halley_requests:outcome().
+error_outcome(Status, Code, Message) ->
+    {error, [<<"{\"code\":\"">>, Code, <<"\",\"message\":\"">>, Message, $",
+             [<<",\"retry_after_s\":1">> || Status =:= 503], $}]}.

@@ -1,7 +1,7 @@
-%% The open requests of one link, or of all workers of a trunk, where a connection is a word of slot
-%% and id: which process answers for which connection, how much body the worker may send for it, and
-%% until when it must have answered. Held in the link's state; every function takes it and gives it
-%% back.
+%% The open requests and operations of one link, or of all workers of a trunk, where a connection is
+%% a word of slot and id: which process answers for which connection, how much body the worker may
+%% send for it, and until when it must have answered. Held in the link's state; every function takes
+%% it and gives it back.
 %%
 %% A small request that publishes one event has no process: the event is posted (`halley_posts')
 %% with those of the other requests that came by the same read, and answered from here.
@@ -13,7 +13,7 @@
 %%
 %% An answer that is given here, for a process that was killed or out of time, closes the client's
 %% connection (CLOSE): if the process had sent its own a moment before, the client can't take the
-%% second one for the answer to its next request.
+%% second one for the answer to its next request. That to an operation has the operation's number.
 -module(halley_edge_requests).
 
 -export([new/2, open/2, send/1, body/4, gone/2, slot_ended/2, credit/4, ended/3, tick/1]).
@@ -24,8 +24,10 @@
 -include("halley_edge.hrl").
 
 %% budget: body bytes that the worker may still send; whole: none may come any more.
--record(request, {pid :: pid(), budget :: integer(), whole :: boolean(), alive_at :: integer()}).
--record(post, {tag :: halley_posts:tag(), alive_at :: integer()}).
+-record(request, {asker :: halley_edge_exchange:asker(), pid :: pid(), budget :: integer(),
+                  whole :: boolean(), alive_at :: integer()}).
+-record(post, {asker :: halley_edge_exchange:asker(), tag :: halley_posts:tag(),
+               alive_at :: integer()}).
 
 -record(requests, {
     writer :: halley_edge_sender:handle(),
@@ -59,7 +61,7 @@ new(Writer, Workers) ->
               open_max = 2 * Workers * halley_limits:get(requests_in_flight_max),
               response_ms_max = halley_limits:get(response_ms_max)}.
 
-%% A REQUEST frame came.
+%% A REQUEST or an OPERATION frame came.
 -spec open(halley_edge_codec:frame(), requests()) -> result() | {wish, wish(), requests()}.
 open(Request, #requests{by_pid = ByPid, posts = Posts, open_max = Max} = Requests) ->
     case map_size(ByPid) + halley_posts:count(Posts) >= Max of
@@ -68,37 +70,37 @@ open(Request, #requests{by_pid = ByPid, posts = Posts, open_max = Max} = Request
         false ->
             case halley_edge_exchange:prepare(Request) of
                 later -> open_stream(Request, Requests);
-                Prepared -> prepared(element(2, Request), Prepared, Requests)
+                Prepared -> prepared(halley_edge_exchange:asker(Request), Prepared, Requests)
             end
     end.
 
-prepared(Conn, Prepared, #requests{writer = Writer} = Requests) ->
+prepared(Asker, Prepared, #requests{writer = Writer} = Requests) ->
+    Conn = halley_edge_exchange:conn(Asker),
     Free = kill(Conn, Requests),
     case Prepared of
         {answer, Frames} ->
             send(Frames, Writer),
             Free;
         {subscription, What, User, Subject, Told} ->
-            Answer = fun(Result) ->
-                send(halley_edge_exchange:answer(Conn, <<"PUT">>, Told, Result), Writer)
-            end,
+            Answer = fun(Result) -> send(told(Asker, Told, Result), Writer) end,
             {wish, {What, Conn, User, Subject, Answer}, Free};
         {publish, Item, Told} ->
-            post(Conn, Item, Told, Free)
+            post(Asker, Item, Told, Free)
     end.
 
-post(Conn, Item, Told, #requests{posts = Posts, by_conn = ByConn} = Requests) ->
-    case halley_posts:post(Item, {Conn, Item, Told}, Posts) of
+post(Asker, Item, Told, #requests{posts = Posts, by_conn = ByConn} = Requests) ->
+    case halley_posts:post(Item, {Asker, Item, Told}, Posts) of
         {ok, Tag, Posted} ->
-            Entry = #post{tag = Tag, alive_at = now_ms()},
+            Entry = #post{asker = Asker, tag = Tag, alive_at = now_ms()},
+            Conn = halley_edge_exchange:conn(Asker),
             Requests#requests{posts = Posted, by_conn = ByConn#{Conn => Entry}};
         {error, _} = Refused ->
-            send(told(Conn, Told, Refused), Requests#requests.writer),
+            send(told(Asker, Told, Refused), Requests#requests.writer),
             Requests
     end.
 
-told(Conn, Told, Result) ->
-    halley_edge_exchange:answer(Conn, <<"POST">>, Told, Result).
+told(Asker, Told, Result) ->
+    halley_edge_exchange:answer(Asker, Told, Result).
 
 %% What came by one read is all here.
 -spec send(requests()) -> requests().
@@ -132,29 +134,35 @@ results({Results, Posts}, #requests{writer = Writer} = Requests) ->
     end,
     Left.
 
-result({{Conn, Item, Told}, busy}, #requests{context = Context} = Requests) ->
-    Pid = halley_edge_exchange:start_again(Conn, Item, Told, Context),
-    {[], started(Conn, Pid, 0, true, Requests)};
-result({{Conn, _, Told}, Result}, #requests{by_conn = ByConn} = Requests) ->
-    {told(Conn, Told, Result), Requests#requests{by_conn = maps:remove(Conn, ByConn)}}.
+result({{Asker, Item, Told}, busy}, #requests{context = Context} = Requests) ->
+    Pid = halley_edge_exchange:start_again(Asker, Item, Told, Context),
+    {[], started(Asker, Pid, 0, true, Requests)};
+result({{Asker, _, Told}, Result}, #requests{by_conn = ByConn} = Requests) ->
+    Conn = halley_edge_exchange:conn(Asker),
+    {told(Asker, Told, Result), Requests#requests{by_conn = maps:remove(Conn, ByConn)}}.
 
-open_stream({request, Conn, _, Flags, _, _, _, Body} = Request,
+open_stream({operation, _, _, _} = Operation, Requests) ->
+    start(Operation, 0, true, Requests);
+open_stream({request, _, _, Flags, _, _, _, Body} = Request,
             #requests{window = Window} = Requests) ->
     Whole = Flags band ?FLAG_END =/= 0,
     Granted = case Flags band ?FLAG_EXPECT of 0 -> Window; _ -> 0 end,
     case Granted - byte_size(Body) of
         Budget when Whole; Budget >= 0 ->
-            start(Conn, Request, Budget, Whole, Requests);
+            start(Request, Budget, Whole, Requests);
         _ ->
             over_window()
     end.
 
-start(Conn, Request, Budget, Whole, #requests{context = Context} = Requests) ->
-    Free = kill(Conn, Requests),
-    started(Conn, halley_edge_exchange:start(Request, Context), Budget, Whole, Free).
+start(Request, Budget, Whole, #requests{context = Context} = Requests) ->
+    Asker = halley_edge_exchange:asker(Request),
+    Free = kill(halley_edge_exchange:conn(Asker), Requests),
+    started(Asker, halley_edge_exchange:start(Request, Context), Budget, Whole, Free).
 
-started(Conn, Pid, Budget, Whole, #requests{by_conn = ByConn, by_pid = ByPid} = Requests) ->
-    Entry = #request{pid = Pid, budget = Budget, whole = Whole, alive_at = now_ms()},
+started(Asker, Pid, Budget, Whole, #requests{by_conn = ByConn, by_pid = ByPid} = Requests) ->
+    Conn = halley_edge_exchange:conn(Asker),
+    Entry = #request{asker = Asker, pid = Pid, budget = Budget, whole = Whole,
+                     alive_at = now_ms()},
     Requests#requests{by_conn = ByConn#{Conn => Entry}, by_pid = ByPid#{Pid => Conn}}.
 
 %% A REQUEST_BODY frame came. One without a request is skipped: the answer came first (8.5, 8.6).
@@ -203,8 +211,8 @@ ended(Pid, Reason, #requests{by_pid = ByPid, by_conn = ByConn} = Requests) ->
         {Conn, Pids} ->
             Rest = Requests#requests{by_pid = Pids},
             case ByConn of
-                #{Conn := #request{pid = Pid}} ->
-                    answer_for(Conn, Reason, Rest),
+                #{Conn := #request{pid = Pid, asker = Asker}} ->
+                    answer_for(Asker, Reason, Rest),
                     Rest#requests{by_conn = maps:remove(Conn, ByConn)};
                 #{} ->
                     Rest
@@ -215,14 +223,14 @@ ended(Pid, Reason, #requests{by_pid = ByPid, by_conn = ByConn} = Requests) ->
 
 answer_for(_, normal, _) ->
     ok;
-answer_for(Conn, killed, Requests) ->
+answer_for(Asker, killed, Requests) ->
     ?LOG_WARNING("a request was stopped: it reached its memory limit"),
     Message = <<"the request needs more memory than a request may use; send it in smaller parts">>,
-    answer(Conn, 413, <<"request_too_large">>, Message, Requests);
-answer_for(Conn, Reason, Requests) ->
+    answer(Asker, 413, <<"request_too_large">>, Message, Requests);
+answer_for(Asker, Reason, Requests) ->
     ok = halley_metrics:incr(requests_internal),
     ?LOG_ERROR("a request's process died: ~0tP", [halley_log_data:without(Reason), 20]),
-    answer(Conn, 500, <<"internal">>, <<"the request failed inside the server">>, Requests).
+    answer(Asker, 500, <<"internal">>, <<"the request failed inside the server">>, Requests).
 
 %% Ends what had no progress for `response_ms_max'. To be called about once a second.
 -spec tick(requests()) -> requests().
@@ -232,7 +240,7 @@ tick(#requests{by_conn = ByConn, response_ms_max = MsMax} = Requests) ->
     Oldest = now_ms() - MsMax,
     Late = [{Conn, Entry} || {Conn, Entry} <- maps:to_list(ByConn), alive_at(Entry) < Oldest],
     lists:foldl(fun({Conn, Entry}, Acc) ->
-        late(Conn, Entry, Acc),
+        out_of_time(Entry, Acc),
         kill(Conn, Acc)
     end, Requests, Late).
 
@@ -240,10 +248,15 @@ alive_at(#request{alive_at = At}) -> At;
 alive_at(#post{alive_at = At}) -> At.
 
 %% A body that may go on and doesn't is the client's silence, everything else is ours.
-late(Conn, #request{whole = false, budget = Budget}, Requests) when Budget > 0 ->
-    answer(Conn, 408, <<"body_timeout">>, <<"the body of the request stopped coming">>, Requests);
-late(Conn, _, Requests) ->
-    answer(Conn, 504, <<"response_timeout">>, <<"the server did not answer in time">>, Requests).
+out_of_time(#request{asker = Asker, whole = false, budget = Budget}, Requests)
+  when Budget > 0 ->
+    answer(Asker, 408, <<"body_timeout">>, <<"the body of the request stopped coming">>, Requests);
+out_of_time(Entry, Requests) ->
+    answer(asker(Entry), 504, <<"response_timeout">>, <<"the server did not answer in time">>,
+           Requests).
+
+asker(#request{asker = Asker}) -> Asker;
+asker(#post{asker = Asker}) -> Asker.
 
 %% The process stays in by_pid, and so in the bound, until it has really ended; a post counts until
 %% it is answered.
@@ -258,9 +271,8 @@ kill(Conn, #requests{by_conn = ByConn, posts = Posts} = Requests) ->
             Requests
     end.
 
-answer(Conn, Status, Code, Message, #requests{writer = Writer}) ->
-    {Status, Headers, Body} = halley_edge_request:error_response(Status, Code, Message),
-    send(halley_edge_request:response(Conn, Status, Headers, Body, ?FLAG_CLOSE), Writer).
+answer(Asker, Status, Code, Message, #requests{writer = Writer}) ->
+    send(halley_edge_exchange:error(Asker, Status, Code, Message), Writer).
 
 send(Frames, Writer) ->
     halley_edge_sender:send(Writer, Frames).

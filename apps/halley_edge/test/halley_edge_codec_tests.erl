@@ -6,8 +6,8 @@
 
 -define(TYPES, [16#01, 16#02, 16#03, 16#04, 16#10, 16#11, 16#12, 16#13, 16#14, 16#15, 16#16, 16#17,
                 16#18, 16#19, 16#1A, 16#1B, 16#1C, 16#1D, 16#1E, 16#1F, 16#20, 16#21, 16#22, 16#23,
-                16#24, 16#25, 16#26, 16#27, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46, 16#47,
-                16#48, 16#49, 16#4A, 16#4B, 16#4C, 16#4D, 16#4E, 16#4F]).
+                16#24, 16#25, 16#26, 16#27, 16#28, 16#40, 16#41, 16#42, 16#43, 16#44, 16#45, 16#46,
+                16#47, 16#48, 16#49, 16#4A, 16#4B, 16#4C, 16#4D, 16#4E, 16#4F, 16#50]).
 -define(FREE, [16#01, 16#02, 16#03, 16#04, 16#10, 16#1D, 16#40]).
 
 %%% Vectors
@@ -130,6 +130,16 @@ request_does_not_keep_the_receive_buffer_test() ->
     {ok, [{_, {request, _, _, _, _, Target, _, Body}}], _} =
         halley_edge_codec:deframe(binary:part(Buffer, 0, byte_size(Frame) + 1)),
     [?assert(binary:referenced_byte_size(Part) < 200) || Part <- [Target, Body]].
+
+operation_does_not_keep_the_receive_buffer_test() ->
+    Operation = #{what => publish, user => <<"ann">>, rights => <<"{}">>, subject => <<>>,
+                  last => 0, members => [{<<"data">>, binary:copy(<<"1">>, 100)}]},
+    Frame = iolist_to_binary(halley_edge_codec:encode({operation, 1, 2, Operation})),
+    Buffer = <<Frame/binary, 0:1000000>>,
+    {ok, [{_, {operation, 1, 2, #{user := User, members := [{_, Text}]} = Decoded}}], _} =
+        halley_edge_codec:deframe(binary:part(Buffer, 0, byte_size(Frame) + 1)),
+    ?assertEqual(Operation, Decoded),
+    [?assert(binary:referenced_byte_size(Part) < 300) || Part <- [User, Text]].
 
 %%% Properties
 
@@ -263,8 +273,18 @@ frame_of_link() ->
                                 vector(N, {conn(), u(32), range(0, 5), u(32), u(32), u(32)}))},
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), binary(), binary(),
             list({name(), binary()}), binary()},
-           {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},
+           {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()}, operation(),
+           {operation_answer, conn(), u(32), oneof([0, 1, 16, 17]), binary()},
            {stats, list(u(64))}]).
+
+operation() ->
+    ?LET({What, [User, Rights, Subject], Last, Members},
+         {oneof([publish, follow, unfollow, subscribe, unsubscribe, state]), vector(3, text()),
+          u(32), list({oneof([<<"subject">>, <<"subjects">>, <<"to">>, <<"data">>, <<"id">>,
+                              <<"ack">>, <<"keep">>]), binary()})},
+         {operation, conn(), u(32),
+          #{what => What, user => User, rights => Rights, subject => Subject, last => Last,
+            members => Members}}).
 
 gap_reason() ->
     oneof([<<"too_old">>, <<"malformed">>, <<"other_store">>, <<"damaged">>]).

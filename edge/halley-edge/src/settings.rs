@@ -121,6 +121,8 @@ pub struct Settings {
     pub websocket_compression: bool,
     /// Messages of one WebSocket that wait for their turn.
     pub operations_waiting_max: usize,
+    /// Does the brain take operations as OPERATION?
+    pub operation_frames: bool,
     /// Frames that wait for the link.
     pub link_queue_bytes_max: usize,
     /// What a trunk's owner grants: what some workers leave for a moment stops the others later
@@ -190,6 +192,7 @@ impl Default for Settings {
             message_bytes_max: 65_536,
             websocket_compression: false,
             operations_waiting_max: 16,
+            operation_frames: false,
             link_queue_bytes_max: 16_777_216,
             trunk_window_bytes: 16_777_216,
             auth_mode: AuthMode::None,
@@ -304,6 +307,7 @@ impl Settings {
             b"requests_in_flight_max" => self.requests_in_flight_max = number()?.into(),
             b"user_share_percent_max" => self.user_share_percent_max = percent()?,
             b"servers_share_percent" => self.servers_share_percent = percent()?,
+            b"operation_frames" => self.operation_frames = is_on(value)?,
             b"link_queue_bytes_max" => self.link_queue_bytes_max = number()? as usize,
             b"trunk_window_bytes" => self.trunk_window_bytes = number()?.max(WINDOW_BYTES_MIN),
             _ => return self.set_auth(name, value),

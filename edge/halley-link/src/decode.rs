@@ -3,9 +3,9 @@
 use crate::version::HELLO_SINCE;
 use crate::wire::Reader;
 use crate::{
-    BEHIND_MAX, DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_EXPECT, FLAG_LAST,
-    Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX, SessionState,
-    SlowSession, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, Word,
+    BEHIND_MAX, DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_ERROR, FLAG_EXPECT,
+    FLAG_LAST, Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX,
+    SessionState, SlowSession, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, What, Word,
 };
 
 impl<'a> Frame<'a> {
@@ -92,6 +92,12 @@ fn of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x21 => Frame::GroupJoin { group: r.u32()?, conns: List::read(r)? },
         0x22 => Frame::GroupLeave { group: r.u32()?, conns: List::read(r)? },
         0x23 => Frame::GroupEnd { group: r.u32()? },
+        0x28 => Frame::OperationAnswer {
+            conn: r.conn()?,
+            number: r.u32()?,
+            flags: flags(r, FLAG_END | FLAG_ERROR)?,
+            json: r.rest(),
+        },
         _ => return trunk_of_brain(kind, r),
     })
 }
@@ -101,7 +107,7 @@ fn trunk_of_brain<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> 
     Ok(match kind {
         0x24 => Frame::ToSlot {
             slot: r.u16()?,
-            kind: inner(r, |kind| matches!(kind, 0x11..=0x17 | 0x19..=0x1c | 0x1e..=0x23))?,
+            kind: inner(r, |kind| matches!(kind, 0x11..=0x17 | 0x19..=0x1c | 0x1e..=0x23 | 0x28))?,
             payload: r.rest(),
         },
         0x25 => Frame::TrunkDeliver { event: Event::read(r)?, words: words(r)? },
@@ -147,7 +153,7 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         0x4a => inspected(r)?,
         0x4b => Frame::FromWorker {
             worker: r.u16()?,
-            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d..=0x4f))?,
+            kind: inner(r, |kind| matches!(kind, 0x41..=0x4a | 0x4d..=0x50))?,
             payload: r.rest(),
         },
         0x4c => Frame::WorkerGone { worker: r.u16()? },
@@ -156,7 +162,21 @@ fn of_edge<'a>(kind: u8, r: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         }
         0x4e => behind(r)?,
         0x4f => Frame::Rights { conn: r.conn()?, rights: r.str16()? },
+        0x50 => operation(r)?,
         _ => return Err(UNKNOWN),
+    })
+}
+
+fn operation<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
+    Ok(Frame::Operation {
+        conn: from.conn()?,
+        number: from.u32()?,
+        what: What::read(from)?,
+        user: from.str8()?,
+        rights: from.str16()?,
+        subject: from.str8()?,
+        last: from.u32()?,
+        members: List::read(from)?,
     })
 }
 

@@ -216,6 +216,22 @@ impl Frame<'_> {
                 put_u64(out, conn);
                 put_str16(out, rights);
             }
+            Frame::Operation { conn, number, what, user, rights, subject, last, members } => {
+                put_u64(out, conn);
+                put_u32(out, number);
+                out.push(what as u8);
+                put_str8(out, user);
+                put_str16(out, rights);
+                put_str8(out, subject);
+                put_u32(out, last);
+                members.write(out);
+            }
+            Frame::OperationAnswer { conn, number, flags, json } => {
+                put_u64(out, conn);
+                put_u32(out, number);
+                out.push(flags);
+                out.extend_from_slice(json);
+            }
             _ => self.payload_of_inspection(out),
         }
     }

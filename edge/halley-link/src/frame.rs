@@ -4,6 +4,7 @@ use crate::SessionState;
 use crate::list::{
     ClosedSession, Event, Id, List, Metric, NumberedSession, Pair, Session, SlowSession, Value,
 };
+use crate::operation::{Member, What};
 use crate::word::{Slot, Word};
 
 /// A frame that borrows from the bytes it was read from. Fields are those of the table in
@@ -135,6 +136,12 @@ pub enum Frame<'a> {
         worker: u16,
         slot: u16,
     },
+    OperationAnswer {
+        conn: u64,
+        number: u32,
+        flags: u8,
+        json: &'a [u8],
+    },
     HelloEdge {
         version: u16,
         window: u32,
@@ -206,6 +213,16 @@ pub enum Frame<'a> {
         conn: u64,
         rights: &'a [u8],
     },
+    Operation {
+        conn: u64,
+        number: u32,
+        what: What,
+        user: &'a [u8],
+        rights: &'a [u8],
+        subject: &'a [u8],
+        last: u32,
+        members: List<'a, Member<'a>>,
+    },
     FromWorker {
         worker: u16,
         kind: u8,
@@ -249,6 +266,7 @@ impl Frame<'_> {
             Frame::TrunkDeliver { .. } => 0x25,
             Frame::TrunkGroupDeliver { .. } => 0x26,
             Frame::Place { .. } => 0x27,
+            Frame::OperationAnswer { .. } => 0x28,
             Frame::HelloEdge { .. } => 0x40,
             Frame::SyncBegin { .. } => 0x41,
             Frame::SyncEnd => 0x42,
@@ -265,6 +283,7 @@ impl Frame<'_> {
             Frame::Subscriptions { .. } => 0x4d,
             Frame::Behind { .. } => 0x4e,
             Frame::Rights { .. } => 0x4f,
+            Frame::Operation { .. } => 0x50,
         }
     }
 

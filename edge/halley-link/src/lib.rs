@@ -17,6 +17,7 @@ mod deframer;
 mod encode;
 mod frame;
 mod list;
+mod operation;
 pub mod trunk;
 mod version;
 mod wire;
@@ -30,6 +31,7 @@ pub use list::{
     ClosedSession, Event, Id, Item, List, Metric, NumberedSession, Pair, Session, SlowSession,
     Value,
 };
+pub use operation::{Member, MemberName, What};
 pub use version::{VERSION, VERSION_MAX_SETTING, VERSION_MIN, common};
 pub use wire::Reader;
 pub use word::{Slot, Word};
@@ -71,6 +73,8 @@ pub const FLAG_CLOSE: u8 = 2;
 pub const FLAG_EXPECT: u8 = 4;
 /// Flag bit of REPLAY: the session has what it missed (10.5).
 pub const FLAG_LAST: u8 = 8;
+/// Flag bit of OPERATION_ANSWER: the operation has failed (20.5).
+pub const FLAG_ERROR: u8 = 16;
 
 /// Can this be a cursor (7.2)? The empty one says that there is none.
 #[must_use]

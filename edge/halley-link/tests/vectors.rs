@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use halley_link::{
-    CloseReason, ClosedSession, Deframer, Event, Frame, Id, Item, List, Metric, NumberedSession,
-    Pair, Session, SessionState, Slot, SlowSession, Value, Word,
+    CloseReason, ClosedSession, Deframer, Event, Frame, Id, Item, List, Member, MemberName, Metric,
+    NumberedSession, Pair, Session, SessionState, Slot, SlowSession, Value, What, Word,
 };
 use serde_json::Value as Json;
 
@@ -74,6 +74,10 @@ fn list_bytes<'a>(kind: &str, f: &'a Json) -> (u16, Vec<u8>) {
     match kind {
         "hello_brain" => items(f, "settings", pair),
         "response" | "request" => items(f, "headers", pair),
+        "operation" => items(f, "members", |j| Member {
+            name: MemberName::of(num(j, "name") as u8).unwrap(),
+            value: text(j, "value"),
+        }),
         "subscriptions" | "ended" => items(f, "subjects", |j| Id(j.as_str().unwrap().as_bytes())),
         "opened" => items(f, "sessions", |j| NumberedSession {
             conn: num(j, "conn"),
@@ -268,7 +272,33 @@ fn write_replaying(kind: &str, f: &Json, count: u16, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The part of [`write`] for the edge's direction.
+/// Section 20.
+fn operation<'a>(kind: &str, f: &'a Json, members: List<'a, Member<'a>>) -> Frame<'a> {
+    let (conn, number) = (num(f, "conn"), num(f, "number") as u32);
+    if kind == "operation_answer" {
+        let (flags, json) = (num(f, "flags") as u8, text(f, "json"));
+        return Frame::OperationAnswer { conn, number, flags, json };
+    }
+    Frame::Operation {
+        conn,
+        number,
+        what: [
+            What::Publish,
+            What::Follow,
+            What::Unfollow,
+            What::Subscribe,
+            What::Unsubscribe,
+            What::State,
+        ][num(f, "what") as usize - 1],
+        user: text(f, "user"),
+        rights: text(f, "rights"),
+        subject: text(f, "subject"),
+        last: num(f, "last") as u32,
+        members,
+    }
+}
+
+/// The part of [`write`] for the edge's direction, and section 20.
 fn frame_of_edge<'a>(
     kind: &str,
     f: &'a Json,
@@ -300,6 +330,7 @@ fn frame_of_edge<'a>(
         "replayed" => Frame::Replayed { conn: conn() },
         "subscriptions" => subscriptions(f, List::from_items(count, bytes)),
         "rights" => Frame::Rights { conn: conn(), rights: text(f, "rights") },
+        "operation" | "operation_answer" => operation(kind, f, List::from_items(count, bytes)),
         "behind" => behind(f, List::from_items(count, bytes)),
         "inspected" => Frame::Inspected {
             token: num(f, "token") as u32,

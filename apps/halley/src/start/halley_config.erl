@@ -455,6 +455,7 @@ edge_settings(Brain) ->
      {<<"websocket_compression">>, atom_to_binary(Compression)},
      {<<"admission_per_s_max">>, integer_to_binary(Admission)},
      {<<"presence">>, presence(Brain)}, {<<"presence_views">>, <<"on">>},
+     {<<"operation_frames">>, <<"on">>},
      {<<"cors_origins">>, unicode:characters_to_binary(Origins)}
      | halley_config_addresses:edge_settings(Brain)].
 

@@ -2,7 +2,8 @@
 %% link's processes without the runner.
 -module(halley_edge_test_brain).
 
--export([start/0, start/1, stop/1, limits/1, handle/1, prepare/1]).
+-export([start/0, start/1, stop/1, limits/1]).
+-export([handle/1, prepare/1, operate/1, operate_apart/1]).
 
 %% On a busy machine.
 -define(PUBLISH_MS_MAX, 60000).
@@ -74,6 +75,30 @@ handle(#{path := [<<"count">>], body := {stream, Read}}) ->
 handle(#{path := [<<"unread">>], body := {stream, _}}) ->
     register(hanging_handler, self()),
     receive never -> ok end.
+
+%% Of operations likewise: the subject says what is done.
+operate(#{what := publish, members := [{<<"subject">>, Subject}, {<<"data">>, Data}]}) ->
+    {publish, {Subject, {json, Data}, #{}}, fun({ok, #{id := Id}}) -> {ok, Id} end};
+operate(#{what := state, members := [{<<"data">>, Text}]}) ->
+    {answer, {ok, Text}};
+operate(#{what := unfollow}) ->
+    error(on_purpose);
+operate(#{what := subscribe, user := User, subject := Subject, last := 0}) ->
+    {subscription, add, User, Subject, fun(Result) -> {ok, atom_to_binary(Result)} end};
+operate(_) ->
+    later.
+
+operate_apart(#{subject := <<"echo">>, user := User, rights := Rights, last := Last} = Operation) ->
+    true = is_map_key(link, Operation),
+    {ok, [User, $\s, Rights, $\s, integer_to_binary(Last)]};
+operate_apart(#{subject := <<"refuse">>}) ->
+    {error, <<"{\"code\":\"no\"}">>};
+operate_apart(#{subject := <<"nonsense">>}) ->
+    not_an_answer;
+operate_apart(#{subject := <<"big">>}) ->
+    {ok, binary:copy(<<"x">>, 140000)};
+operate_apart(#{subject := Subject}) ->
+    handle(#{path => binary:split(Subject, <<"/">>)}).
 
 count(Read, Bytes) ->
     case Read() of

@@ -92,6 +92,19 @@ frame(Name, Fields) -> of_trunk(Name, Fields).
 
 of_trunk(<<"subscriptions">>, #{<<"conn">> := C, <<"rights">> := R, <<"subjects">> := S}) ->
     {subscriptions, C, R, S};
+of_trunk(<<"operation">>, F = #{<<"conn">> := C, <<"number">> := N, <<"what">> := What,
+                                <<"members">> := Members}) ->
+    Whats = [publish, follow, unfollow, subscribe, unsubscribe, state],
+    Names = [<<"subject">>, <<"subjects">>, <<"to">>, <<"data">>, <<"id">>, <<"ack">>, <<"keep">>],
+    Texts = [{Key, maps:get(atom_to_binary(Key), F)} || Key <- [user, rights, subject, last]],
+    {operation, C, N,
+     (maps:from_list(Texts))#{
+         what => lists:nth(What, Whats),
+         members => [{lists:nth(Name, Names), Value}
+                     || #{<<"name">> := Name, <<"value">> := Value} <- Members]}};
+of_trunk(<<"operation_answer">>, #{<<"conn">> := C, <<"number">> := N, <<"flags">> := Flags,
+                                   <<"json">> := Json}) ->
+    {operation_answer, C, N, Flags, Json};
 of_trunk(<<"rights">>, #{<<"conn">> := C, <<"rights">> := R}) -> {rights, C, R};
 of_trunk(<<"ended">>, #{<<"conn">> := C, <<"reason">> := R, <<"subjects">> := S}) ->
     {ended, C, R, S};

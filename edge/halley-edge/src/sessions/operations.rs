@@ -1,9 +1,9 @@
-//! The operations of WebSockets at work: one at a time goes to the brain, as a request on the
-//! session's connection id (link.md 12.7), and some wait for their turn (`protocol/http.md` 18).
+//! The operations of WebSockets at work: one at a time goes to the brain (link.md 20), and some
+//! wait for their turn (`protocol/http.md` 18).
 //!
-//! [`WebSockets`](crate::sessions::ws::WebSockets) has an entry while the brain has a request of
-//! the session. One that the brain is late with is answered and given up, but its entry stays:
-//! another answer could otherwise be mistaken for it.
+//! [`WebSockets`](crate::sessions::ws::WebSockets) has an entry while the brain has an operation of
+//! the session. One that the brain is late with is answered and given up, but its entry stays: the
+//! brain has one at a time.
 //!
 //! Bounds: those of `ws/queue.rs` for one session; a session that waits has a request in flight, of
 //! which there are `requests_in_flight_max`.
@@ -54,8 +54,8 @@ impl Sessions {
         let refused = match self.websockets.turn(&io.conns.settings, index, waiting) {
             Turn::Later => return true,
             Turn::Now(waiting) => match self.ask(io, index, &waiting) {
-                Ok(place) => {
-                    self.asked(io, index, place, waiting, VecDeque::new());
+                Ok(sent) => {
+                    self.asked(io, index, sent, waiting, VecDeque::new());
                     return true;
                 }
                 Err(error) => Refused { reference: waiting.reference, error },
@@ -65,27 +65,33 @@ impl Sessions {
         self.refuse_message(io, index, &refused)
     }
 
-    /// Sends an operation to the brain; gives its place there.
-    fn ask(&mut self, io: &mut Io, index: u32, waiting: &Waiting) -> Result<Place, HttpError> {
+    /// Sends an operation to the brain; gives its place and its number there.
+    fn ask(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        waiting: &Waiting,
+    ) -> Result<(Place, Option<u32>), HttpError> {
         let place = request::place(io, index)?;
         // The sync may not have come to it, or its OPEN waits for the end of the round: the brain
         // would have a request of a session that it doesn't know.
         self.announce_session(io, index);
         io.link.announce();
         let rights = self.tokens.rights_of(&mut io.conns, index);
-        request::send(io, index, &waiting.ask, &rights);
-        Ok(place)
+        let number = self.websockets.next_number(&io.conns.settings);
+        request::send(io, index, &waiting.ask, &rights, number);
+        Ok((place, number))
     }
 
     fn asked(
         &mut self,
         io: &mut Io,
         index: u32,
-        place: Place,
+        sent: (Place, Option<u32>),
         now: Waiting,
         rest: VecDeque<Waiting>,
     ) {
-        self.websockets.begin(&mut io.conns, index, place, now, rest);
+        self.websockets.begin(&mut io.conns, index, sent, now, rest);
         self.watch_session(&mut io.conns, index);
     }
 
@@ -110,6 +116,21 @@ impl Sessions {
         self.watch_session(&mut io.conns, index);
         let leeway_s = io.conns.settings.token_rules.leeway_s;
         Ok(format!("{{\"expires\":{}}}", u64::from(principal.until_s).saturating_sub(leeway_s)))
+    }
+
+    /// OPERATION_ANSWER.
+    pub fn operation_answered(
+        &mut self,
+        io: &mut Io,
+        conn: u64,
+        number: u32,
+        flags: u8,
+        json: &[u8],
+    ) {
+        let Some((index, _)) = io.conns.find(conn) else { return };
+        if self.websockets.answered(index, number, flags, json) == Came::Whole {
+            self.operation_done(io, index);
+        }
     }
 
     /// RESPONSE, if the connection is a WebSocket's; else gives the answer back.
@@ -160,7 +181,7 @@ impl Sessions {
         }
         while let Some(next) = waiting.pop_front() {
             match self.ask(io, index, &next) {
-                Ok(place) => return self.asked(io, index, place, next, waiting),
+                Ok(sent) => return self.asked(io, index, sent, next, waiting),
                 Err(error) => self.tell_refusal(io, index, next.reference.as_deref(), &error),
             }
         }

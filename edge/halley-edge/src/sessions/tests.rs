@@ -236,13 +236,15 @@ fn an_end_is_told_once() {
     assert_eq!(brain.told(&mut io), ["Close"]);
 }
 
-/// 6.3: an operation's REQUEST (12.7) finds its session open, also while the sync hasn't come to
-/// it, or has its OPEN among others that wait for the end of the round. It is sent once.
+/// 6.3, 12.7: an operation finds its session open, also while the sync hasn't come to it, or has
+/// its OPEN among others that wait for the end of the round. It is sent once. To a brain of an
+/// earlier build it is a REQUEST (20.7).
 #[test]
 fn a_session_is_open_before_it_asks() {
-    for in_the_batch in [false, true] {
+    for (in_the_batch, frame) in [(false, "Operation"), (true, "Operation"), (true, "Request")] {
         let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
         io.conns.settings.subscriptions = true;
+        io.conns.settings.operation_frames = frame == "Operation";
         let (index, _client) = enter_as(&mut io.conns, Phase::Live);
         io.conns.slot(index).unwrap().transport = Transport::WebSocket;
         sessions.subscriptions.add(index, b"room/7");
@@ -252,7 +254,7 @@ fn a_session_is_open_before_it_asks() {
         let text = r#"{"op":"unsubscribe","subject":"room/7"}"#;
         assert!(sessions.operate(&mut io, index, text));
         sessions.announce_session(&mut io, index);
-        assert_eq!(brain.told(&mut io), ["Subscriptions", "Open", "Request"], "{in_the_batch}");
+        assert_eq!(brain.told(&mut io), ["Subscriptions", "Open", frame], "{in_the_batch}");
     }
 }
 

@@ -174,6 +174,9 @@ impl Worker {
             Frame::ResponseBody { conn, flags, body } => {
                 self.http.response_body(io, sessions, conn, flags, body);
             }
+            Frame::OperationAnswer { conn, number, flags, json } => {
+                sessions.operation_answered(io, conn, number, flags, json);
+            }
             Frame::RequestCredit { conn, bytes } => {
                 self.http.request_credit(io, sessions, conn, bytes);
             }

@@ -13,6 +13,7 @@ use halley_link::{
 };
 
 pub use crate::edge::{Edge, command};
+use crate::operation_frames;
 use crate::trunk_way::TrunkWay;
 
 /// Bound of every wait: long, as it is waited for on machines that have much else to do.
@@ -22,8 +23,9 @@ pub const WINDOW: u32 = 1_048_576;
 const STATS: u8 = 0x48;
 /// What a test doesn't say. What is drawn around 1 is 1 (http.md 13.3): the welcome that most tests
 /// expect. Most clients answer no pings and read nothing for a while, which on a machine that has
-/// much else to do is longer than a heartbeat.
-const DEFAULTS: [(&str, &str); 2] = [("stream_retry_ms", "1"), ("stream_heartbeat_ms", "600000")];
+/// much else to do is longer than a heartbeat. Operations come as OPERATION (link.md 20).
+const DEFAULTS: [(&str, &str); 3] =
+    [("stream_retry_ms", "1"), ("stream_heartbeat_ms", "600000"), ("operation_frames", "on")];
 
 /// A frame of the edge, owned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,8 @@ pub struct Request {
     pub target: String,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
+    /// Of an OPERATION, which is seen as the request that does the same.
+    pub number: Option<u32>,
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -91,8 +95,10 @@ fn seen(frame: &Frame<'_>) -> Seen {
             let value = |value| String::from_utf8_lossy(value).into_owned();
             let headers = headers.iter().map(|h| (text(h.name), value(h.value))).collect();
             let (method, target, body) = (text(method), text(target), body.to_vec());
-            Seen::Request(Request { conn, listener, flags, method, target, headers, body })
+            let number = None;
+            Seen::Request(Request { conn, listener, flags, method, target, headers, body, number })
         }
+        Frame::Operation { .. } => Seen::Request(operation_frames::request(frame)),
         Frame::RequestBody { conn, flags, body } => Seen::Body(conn, flags, body.to_vec()),
         Frame::RequestGone { conn } => Seen::Gone(conn),
         Frame::Pong { nonce } => Seen::Pong(nonce),
@@ -158,6 +164,8 @@ pub struct Brain {
     pub cursors: HashMap<u64, String>,
     /// By connection: what it lost, as the last INSPECTED had it.
     pub lost: HashMap<u64, (u32, u32)>,
+    /// By connection: the number of the operation that was read last.
+    pub numbers: HashMap<u64, u32>,
 }
 
 impl Drop for Brain {
@@ -186,6 +194,7 @@ impl Brain {
             reasons: HashMap::new(),
             cursors: HashMap::new(),
             lost: HashMap::new(),
+            numbers: HashMap::new(),
         }
     }
 
@@ -296,6 +305,9 @@ impl Brain {
                         }
                         Frame::Inspected { conn, dropped, conflated, .. } => {
                             self.lost.insert(conn, (dropped, conflated));
+                        }
+                        Frame::Operation { conn, number, .. } => {
+                            self.numbers.insert(conn, number);
                         }
                         Frame::SyncBegin { cursor, .. } => self.sync_cursor = text(cursor),
                         Frame::FromWorker { kind, payload, .. } => {
@@ -424,6 +436,7 @@ impl Brain {
         self.response(conn, status, FLAG_END, body.len() as u64, &[], body.as_bytes());
     }
 
+    /// An answer, or its beginning: to an operation as OPERATION_ANSWER.
     pub fn response(
         &mut self,
         conn: u64,
@@ -433,6 +446,11 @@ impl Brain {
         headers: &[(&str, &str)],
         body: &[u8],
     ) {
+        if let Some(number) = self.numbers.get(&conn).copied() {
+            let (what, json) = operation_frames::answer(status, headers, body);
+            let flags = flags | what;
+            return self.send(&Frame::OperationAnswer { conn, number, flags, json: &json });
+        }
         let mut items = Vec::new();
         for (name, value) in headers {
             Pair { name: name.as_bytes(), value: value.as_bytes() }.write(&mut items);

@@ -22,6 +22,7 @@ mod groups;
 mod handshake;
 mod holds;
 mod limits;
+mod operation_frames;
 mod operations;
 mod pace;
 mod polls;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use halley_link::{CloseReason, FLAG_END};
+use halley_link::Frame::OperationAnswer;
+use halley_link::{CloseReason, FLAG_END, FLAG_ERROR};
 use halley_wire::websocket::client as frames;
 
 use crate::brain::{Edge, Request, Seen, WINDOW};
@@ -39,11 +40,17 @@ pub fn header<'r>(request: &'r Request, name: &str) -> &'r str {
     found.map(|(_, value)| value.as_str()).unwrap()
 }
 
-/// 18.2, 18.3, and link.md 12.7: "A WebSocket's operations are REQUESTs as well, with the
-/// connection id of the session, END, and the answer as RESPONSE."
+/// 18.2, 18.3, and link.md 12.7: "A WebSocket's operations travel as OPERATION (20), to a brain of
+/// an earlier build as REQUEST (20.7)": both say the same, and so does the client's answer.
 #[test]
-fn operations_are_requests() {
-    let (edge, mut brain) = Edge::start(&[]);
+fn operations_and_their_answers() {
+    for frames in ["on", "off"] {
+        operations_travel(frames);
+    }
+}
+
+fn operations_travel(frames: &str) {
+    let (edge, mut brain) = Edge::start(&[("operation_frames", frames)]);
     let (mut client, conn) = open(&edge, &mut brain, "ann");
     let publish = r#"{"op":"publish","ref":7,"subject":"room/7","data":{"x":null},"id":"a"}"#;
     let body = r#"{"subject":"room/7","data":{"x":null},"id":"a"}"#;
@@ -78,6 +85,7 @@ fn operations_are_requests() {
     ] {
         say(&mut client, said);
         let request = brain.request();
+        assert_eq!(request.number.is_some(), frames == "on");
         assert_eq!((request.conn, request.listener, request.flags), (conn, 1, FLAG_END));
         assert_eq!((request.method.as_str(), request.target.as_str()), (method, target));
         assert_eq!(String::from_utf8_lossy(&request.body), body);
@@ -125,11 +133,53 @@ fn an_answer_that_is_too_much() {
     assert_eq!((request.conn, header(&request, "halley-user")), (conn, "bob"));
 }
 
-/// 18.3: "with `retry_after_s` in it where HTTP has `Retry-After`"; an answer may come in parts,
-/// and events between.
+/// Link.md 20.5: an answer may come in parts, and events between; 20.6: "An answer whose `number`
+/// isn't that of the session's operation is skipped".
 #[test]
-fn answers_as_they_come() {
+fn answers_in_parts() {
     let (edge, mut brain) = Edge::start(&[]);
+    let (mut client, conn) = open(&edge, &mut brain, "ann");
+    say(&mut client, r#"{"op":"follow","subject":"a","ref":1}"#);
+    let number = brain.request().number.unwrap();
+    let part = |number, flags, json: &'static [u8]| OperationAnswer { conn, number, flags, json };
+    brain.send(&part(number.wrapping_sub(1), FLAG_END, b"{\"another\":1}"));
+    brain.send(&part(number, FLAG_ERROR, b"{\"code\":\"overloaded\","));
+    let event = brain.deliver("", "1", &[conn]);
+    brain.send(&part(number.wrapping_add(1), FLAG_END, b"}"));
+    brain.send(&part(number, FLAG_ERROR | FLAG_END, "\"message\":\"später\"}".as_bytes()));
+    expect_text(&mut client, &event);
+    let error = r#"{"code":"overloaded","message":"später"}"#;
+    expect_text(&mut client, &format!("{{\"ref\":1,\"error\":{error}}}"));
+    // It has been answered: a second time it isn't.
+    brain.send(&part(number, FLAG_END, b"{}"));
+    say(&mut client, r#"{"op":"follow","subject":"a","ref":2}"#);
+    let second = brain.request().number.unwrap();
+    assert_ne!(number, second);
+    brain.send(&part(number, FLAG_END, b"{\"late\":1}"));
+    brain.send(&part(second, FLAG_END, b"{\"added\":1}"));
+    expect_text(&mut client, r#"{"ref":2,"ok":{"added":1}}"#);
+    // 20.5: what can't be shown.
+    let long = format!("\"{}\"", "x".repeat(524_288));
+    let parts: Vec<_> = long.as_bytes().chunks(200_000).collect();
+    for (n, parts) in [(3, vec![&b"\"\xff\""[..]]), (4, parts)] {
+        say(&mut client, &format!(r#"{{"op":"follow","subject":"a","ref":{n}}}"#));
+        let number = brain.request().number.unwrap();
+        for (i, json) in parts.iter().enumerate() {
+            let flags = if i + 1 == parts.len() { FLAG_END } else { 0 };
+            brain.send(&OperationAnswer { conn, number, flags, json });
+        }
+        let (code, text) = refused(&mut client);
+        assert_eq!(code, "bad_answer");
+        assert!(text.starts_with(&format!("{{\"ref\":{n},")), "{text}");
+    }
+    brain.stat_becomes("requests_in_flight", 0);
+}
+
+/// 18.3: "with `retry_after_s` in it where HTTP has `Retry-After`"; an answer may come in parts,
+/// and events between. Of a brain of an earlier build, by RESPONSE (link.md 20.7).
+#[test]
+fn responses_as_they_come() {
+    let (edge, mut brain) = Edge::start(&[("operation_frames", "off")]);
     let (mut client, conn) = open(&edge, &mut brain, "ann");
     say(&mut client, r#"{"op":"follow","subject":"a","ref":1}"#);
     brain.request();

@@ -3,27 +3,28 @@
 //!
 //! - `operation.rs` parses messages and writes answers to them;
 //! - [`WebSockets`] has the operations, and `queue.rs` those of one WebSocket;
-//! - `request.rs` makes an operation a request for the brain;
+//! - `request.rs` sends an operation to the brain, `earlier.rs` to one of an earlier build;
 //! - `compression.rs` has what deflates and inflates.
 //!
 //! `sessions/websocket.rs` reads messages, and `sessions/operations.rs` carries them out; nothing
 //! in here knows of them.
 
 pub mod compression;
+pub mod earlier;
 pub mod operation;
 pub mod queue;
 pub mod request;
 
 use std::collections::{HashMap, VecDeque};
 
-use halley_link::{FLAG_END, Frame};
+use halley_link::{FLAG_END, FLAG_ERROR, Frame};
 
 use crate::limits::places::Place;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::io::Io;
 use crate::sessions::subscriptions::change::Change;
-use crate::sessions::ws::queue::{Done, Late, Operations, Turn, Waiting};
+use crate::sessions::ws::queue::{Done, Late, Operations, Sent, Turn, Waiting};
 use crate::settings::Settings;
 
 /// What came of a part of an answer.
@@ -43,6 +44,8 @@ pub enum Came {
 pub struct WebSockets {
     /// By index.
     operations: HashMap<u32, Box<Operations>>,
+    /// The number of the last operation that had one.
+    number: u32,
 }
 
 impl WebSockets {
@@ -71,31 +74,52 @@ impl WebSockets {
         }
     }
 
-    /// The brain was asked `now`, in this place; the `rest` waits.
+    /// A number for the next operation, if the brain takes OPERATION. It comes again after 2^32 of
+    /// them.
+    pub fn next_number(&mut self, settings: &Settings) -> Option<u32> {
+        settings.operation_frames.then(|| {
+            self.number = self.number.wrapping_add(1);
+            self.number
+        })
+    }
+
+    /// The brain was sent `now`; the `rest` waits.
     pub fn begin(
         &mut self,
         conns: &mut Conns,
         index: u32,
-        place: Place,
+        (place, number): (Place, Option<u32>),
         now: Waiting,
         rest: VecDeque<Waiting>,
     ) {
         let until_ms = conns.clock.now_ms + conns.settings.response_ms_max;
-        let sent_ms = conns.clock.stamp_ms();
-        let operations = Operations::new(place, now, until_ms, sent_ms, rest);
+        let sent = Sent { place, number, at_ms: conns.clock.stamp_ms() };
+        let operations = Operations::new(sent, now, until_ms, rest);
         self.operations.insert(index, Box::new(operations));
+    }
+
+    fn sent(&mut self, index: u32, number: Option<u32>) -> Option<&mut Operations> {
+        let operations = self.operations.get_mut(&index)?;
+        (operations.number() == number).then_some(operations.as_mut())
+    }
+
+    /// OPERATION_ANSWER.
+    pub fn answered(&mut self, index: u32, number: u32, flags: u8, json: &[u8]) -> Came {
+        let Some(operations) = self.sent(index, Some(number)) else { return Came::NotHere };
+        operations.answer_comes(flags & FLAG_ERROR == 0, json);
+        if flags & FLAG_END != 0 { Came::Whole } else { Came::Part }
     }
 
     /// RESPONSE.
     pub fn answer(&mut self, index: u32, answer: &Answer<'_>) -> Came {
-        let Some(operations) = self.operations.get_mut(&index) else { return Came::NotHere };
+        let Some(operations) = self.sent(index, None) else { return Came::NotHere };
         operations.answer_begins(answer);
         self.answer_body(index, answer.flags, answer.body)
     }
 
     /// RESPONSE_BODY.
     pub fn answer_body(&mut self, index: u32, flags: u8, body: &[u8]) -> Came {
-        let Some(operations) = self.operations.get_mut(&index) else { return Came::NotHere };
+        let Some(operations) = self.sent(index, None) else { return Came::NotHere };
         let began = operations.answer_goes_on(body);
         if began && flags & FLAG_END != 0 { Came::Whole } else { Came::Part }
     }

@@ -1,12 +1,10 @@
-//! The messages of a WebSocket's client (`protocol/http.md` 18), and their answers. Text in, a
-//! request for the brain or a refusal out; text of answers. No state.
+//! The messages of a WebSocket's client (`protocol/http.md` 18), and their answers. Text in, an
+//! operation for the brain or a refusal out; text of answers. No state.
 //!
 //! The members' values go to the brain as they were written, so it judges them as it does for
-//! HTTP; only a subject that becomes a part of a path is looked at here.
+//! HTTP; only a subject that stands alone is looked at here.
 
-use std::fmt::Write as _;
-
-use halley_link::FRAME_BYTES_MAX;
+use halley_link::{FRAME_BYTES_MAX, Item, List, Member, MemberName, What};
 use halley_wire::HttpError;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -17,8 +15,8 @@ use crate::sessions::subscriptions::change::{Change, SUBJECT_BYTES_MAX, presence
 const REFERENCE_BYTES_MAX: usize = 64;
 /// Longest message that says a state; the brain knows how long a state may be.
 const STATE_BYTES_MAX: usize = 4_096;
-/// A request is one frame (link.md 12.7), with a user and rights beside its body.
-const BODY_BYTES_MAX: usize = FRAME_BYTES_MAX - 16_384;
+/// An operation is one frame (link.md 20), with a user and rights beside its members.
+const MEMBERS_BYTES_MAX: usize = FRAME_BYTES_MAX - 16_384;
 
 const NOT_JSON: HttpError = HttpError::new(
     400,
@@ -79,17 +77,44 @@ pub enum Wish {
     Token(String),
 }
 
-/// A request for the brain.
+/// An operation for the brain, as link.md 20 has it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// Of HTTP.
-    pub method: &'static str,
-    /// Path of what users do themselves.
-    pub target: String,
-    /// JSON, or nothing.
-    pub body: String,
+    /// Which.
+    pub what: What,
+    /// The subject that stands alone; for its presence after the byte for that.
+    pub subject: String,
+    /// How many of the newest events are wanted with a subscription.
+    pub last: u32,
+    /// The members of the others.
+    pub members: Texts,
     /// What the session is subscribed to then.
     pub change: Option<Change>,
+}
+
+/// Members with their values, in the order of link.md 20.3.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    count: u16,
+    /// The items of a list.
+    items: Vec<u8>,
+}
+
+impl Texts {
+    fn add(&mut self, name: MemberName, value: &str) {
+        Member { name, value: value.as_bytes() }.write(&mut self.items);
+        self.count += 1;
+    }
+
+    /// As they travel.
+    pub fn list(&self) -> List<'_, Member<'_>> {
+        List::from_items(self.count, &self.items)
+    }
+
+    /// How many bytes they have.
+    pub fn bytes(&self) -> usize {
+        self.items.len()
+    }
 }
 
 /// A message that isn't understood.
@@ -252,26 +277,24 @@ fn publish(members: &Members<'_>) -> Result<Ask, HttpError> {
     if whom != 1 || data.is_none() {
         return Err(BAD_OPERATION);
     }
-    let mut body = String::new();
+    let mut members = Texts::default();
     for (name, value) in [
-        ("subject", subject),
-        ("subjects", subjects),
-        ("to", to),
-        ("data", data),
-        ("id", id),
-        ("ack", ack),
-        ("keep", keep),
+        (MemberName::Subject, subject),
+        (MemberName::Subjects, subjects),
+        (MemberName::To, to),
+        (MemberName::Data, data),
+        (MemberName::Id, id),
+        (MemberName::Ack, ack),
+        (MemberName::Keep, keep),
     ] {
         if let Some(value) = value {
-            let before = if body.is_empty() { '{' } else { ',' };
-            let _ = write!(body, "{before}\"{name}\":{}", value.get());
+            members.add(name, value.get());
         }
     }
-    body.push('}');
-    if body.len() > BODY_BYTES_MAX {
+    if members.bytes() > MEMBERS_BYTES_MAX {
         return Err(TOO_LARGE);
     }
-    Ok(Ask { method: "POST", target: "/v1/me/events".to_owned(), body, change: None })
+    Ok(Ask { what: What::Publish, subject: String::new(), last: 0, members, change: None })
 }
 
 fn state(data: &RawValue) -> Result<Ask, HttpError> {
@@ -280,10 +303,11 @@ fn state(data: &RawValue) -> Result<Ask, HttpError> {
     if text.len() > STATE_BYTES_MAX {
         return Err(STATE_TOO_LARGE);
     }
-    let body = format!("{{\"data\":{text}}}");
+    let mut members = Texts::default();
+    members.add(MemberName::Data, &text);
     let kept = if text == "null" { "" } else { &text };
     let change = Some(Change::State(kept.into()));
-    Ok(Ask { method: "PUT", target: "/v1/me/state".to_owned(), body, change })
+    Ok(Ask { what: What::State, subject: String::new(), last: 0, members, change })
 }
 
 fn of_subject(op: &str, subject: &RawValue, last: Option<&RawValue>) -> Result<Ask, HttpError> {
@@ -291,46 +315,33 @@ fn of_subject(op: &str, subject: &RawValue, last: Option<&RawValue>) -> Result<A
     if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
         return Err(BAD_SUBJECT);
     }
-    asked(op, &subject, last)
+    asked(op, subject, last)
 }
 
 fn of_presence(op: &str, subject: &RawValue) -> Result<Ask, HttpError> {
     let subject: String = serde_json::from_str(subject.get()).map_err(|_| BAD_PRESENCE)?;
-    asked(op, &presence_of(&subject).ok_or(BAD_PRESENCE)?, None)
+    asked(op, presence_of(&subject).ok_or(BAD_PRESENCE)?, None)
 }
 
-fn asked(op: &str, subject: &str, last: Option<&RawValue>) -> Result<Ask, HttpError> {
-    let kept = || subject.into();
-    let (method, path, change) = match op {
-        "follow" => ("PUT", "/v1/me/follows/", None),
-        "unfollow" => ("DELETE", "/v1/me/follows/", None),
-        "subscribe" => ("PUT", "/v1/me/subscriptions/", Some(Change::Add(kept()))),
-        _ => ("DELETE", "/v1/me/subscriptions/", Some(Change::Remove(kept()))),
+fn asked(op: &str, subject: String, last: Option<&RawValue>) -> Result<Ask, HttpError> {
+    let kept = || subject.as_str().into();
+    let (what, change) = match op {
+        "follow" => (What::Follow, None),
+        "unfollow" => (What::Unfollow, None),
+        "subscribe" => (What::Subscribe, Some(Change::Add(kept()))),
+        _ => (What::Unsubscribe, Some(Change::Remove(kept()))),
     };
-    let mut target = path_to(path, subject);
-    if let Some(last) = last {
-        let last = last_of(last.get()).ok_or(BAD_LAST)?;
-        let _ = write!(target, "?last={last}");
-    }
-    Ok(Ask { method, target, body: String::new(), change })
+    let last = match last {
+        Some(last) => last_of(last.get()).ok_or(BAD_LAST)?,
+        None => 0,
+    };
+    Ok(Ask { what, subject, last, members: Texts::default(), change })
 }
 
 /// How many: a number without signs, zeros before it or anything else.
 pub fn last_of(text: &str) -> Option<u32> {
     let digits = text.len() <= 6 && text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits && !text.starts_with('0'))
-}
-
-fn path_to(path: &str, subject: &str) -> String {
-    let mut target = path.to_owned();
-    for byte in subject.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            target.push(char::from(byte));
-        } else {
-            let _ = write!(target, "%{byte:02X}");
-        }
-    }
-    target
 }
 
 /// The message that says what became of an operation; `json` is the text of its value.
@@ -346,7 +357,14 @@ pub fn refusal(reference: Option<&str>, error: &HttpError) -> String {
     failure(reference, error.code, error.message, error.retry_after_s)
 }
 
-fn failure(reference: Option<&str>, code: &str, message: &str, after_s: Option<u32>) -> String {
+/// The message for an answer of the brain that can't be shown.
+pub fn unreadable(reference: Option<&str>) -> String {
+    let message = "The brain's answer can't be read: whether it was done is not known.";
+    failure(reference, "bad_answer", message, None)
+}
+
+/// The message of this error.
+pub fn failure(reference: Option<&str>, code: &str, message: &str, after_s: Option<u32>) -> String {
     let mut json = b"{\"code\":".to_vec();
     halley_wire::json_escape(&mut json, code);
     json.extend_from_slice(b",\"message\":");
@@ -358,48 +376,21 @@ fn failure(reference: Option<&str>, code: &str, message: &str, after_s: Option<u
     answer(reference, "error", &String::from_utf8_lossy(&json))
 }
 
-/// The message for what the brain answered.
-pub fn of_the_brain(
-    reference: Option<&str>,
-    status: u16,
-    body: &[u8],
-    after_s: Option<u32>,
-) -> String {
-    #[derive(Deserialize)]
-    struct Body {
-        error: Error,
-    }
-    #[derive(Deserialize)]
-    struct Error {
-        code: String,
-        message: String,
-    }
-    let unreadable = || {
-        let message = "The brain's answer can't be read: whether it was done is not known.";
-        failure(reference, "bad_answer", message, None)
-    };
-    if (200..300).contains(&status) {
-        return match serde_json::from_slice::<&RawValue>(body.trim_ascii()) {
-            Ok(json) => answer(reference, "ok", json.get()),
-            Err(_) => unreadable(),
-        };
-    }
-    match serde_json::from_slice::<Body>(body) {
-        Ok(Body { error }) => failure(reference, &error.code, &error.message, after_s),
-        Err(_) => unreadable(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    fn ask(text: &str) -> (&'static str, String, String) {
+    fn ask(text: &str) -> Ask {
         match read(text).unwrap().wish {
-            Wish::Ask(Ask { method, target, body, .. }) => (method, target, body),
+            Wish::Ask(ask) => ask,
             Wish::Token(_) => panic!("a token"),
         }
+    }
+
+    fn members(ask: &Ask) -> Vec<(&'static str, &str)> {
+        let text = |value| std::str::from_utf8(value).unwrap();
+        ask.members.list().iter().map(|member| (member.name.text(), text(member.value))).collect()
     }
 
     fn code(text: &str) -> (Option<String>, &'static str) {
@@ -407,43 +398,30 @@ mod tests {
         (reference.map(String::from), error.code)
     }
 
-    /// http.md 18.2: values travel as they were written.
+    /// http.md 18.2: values travel as they were written; link.md 20.2, 20.3.
     #[test]
-    fn operations_are_requests() {
+    fn what_travels() {
         let text = r#"{"op":"publish","subject":"a","data":{"n":1.0e5,"s":"é\u0000"}}"#;
-        let body = r#"{"subject":"a","data":{"n":1.0e5,"s":"é\u0000"}}"#;
-        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
-        let text = r#"{"id":7,"ack":"memory","data":null,"ref":1,"subject":"a","op":"publish"}"#;
-        let body = r#"{"subject":"a","data":null,"id":7,"ack":"memory"}"#;
-        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
-        let text = r#"{"op":"publish","to":["bob","eve"],"data":1,"id":"7"}"#;
-        let body = r#"{"to":["bob","eve"],"data":1,"id":"7"}"#;
-        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
-        let text = r#"{"op":"publish","data":1,"subjects":["ann","room/7"]}"#;
-        let body = r#"{"subjects":["ann","room/7"],"data":1}"#;
-        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
-        let text = r#"{"op":"publish","keep":true,"data":1,"subject":"a"}"#;
-        let body = r#"{"subject":"a","data":1,"keep":true}"#;
-        assert_eq!(ask(text), ("POST", "/v1/me/events".into(), body.into()));
-        let text = r#"{"op":"follow","subject":"room/7 é?"}"#;
-        let target = "/v1/me/follows/room%2F7%20%C3%A9%3F";
-        assert_eq!(ask(text), ("PUT", target.into(), String::new()));
-        let text = r#"{"op":"unfollow","subject":"\u0061.-_~"}"#;
-        assert_eq!(ask(text), ("DELETE", "/v1/me/follows/a.-_~".into(), String::new()));
-        let text = r#"{"op":"subscribe","subject":"room/7"}"#;
-        assert_eq!(ask(text), ("PUT", "/v1/me/subscriptions/room%2F7".into(), String::new()));
-        let text = r#"{"op":"subscribe","last":20,"subject":"room/7"}"#;
-        let target = "/v1/me/subscriptions/room%2F7?last=20";
-        assert_eq!(ask(text), ("PUT", target.into(), String::new()));
-        let text = r#"{"op":"unsubscribe","subject":"room/7"}"#;
-        assert_eq!(ask(text), ("DELETE", "/v1/me/subscriptions/room%2F7".into(), String::new()));
-        let text = r#"{"op":"subscribe","presence":"room/7"}"#;
-        assert_eq!(ask(text), ("PUT", "/v1/me/subscriptions/%01room%2F7".into(), String::new()));
-        let text = r#"{"op":"unsubscribe","presence":"*"}"#;
-        assert_eq!(ask(text), ("DELETE", "/v1/me/subscriptions/%01%2A".into(), String::new()));
-        let text = "{\"op\":\"state\",\"data\":{\"n\":1.0e5,\n\t\"s\":\"é\\n\"}}";
-        let body = r#"{"data":{"n":1.0e5,"s":"é\n"}}"#;
-        assert_eq!(ask(text), ("PUT", "/v1/me/state".into(), body.into()));
+        let publish = ask(text);
+        assert_eq!((publish.what, publish.subject.as_str()), (What::Publish, ""));
+        let data = r#"{"n":1.0e5,"s":"é\u0000"}"#;
+        assert_eq!(members(&publish), [("subject", r#""a""#), ("data", data)]);
+        let text = r#"{"keep":true,"id":7,"ack":"memory","data":null,"to":[],"op":"publish"}"#;
+        let expected =
+            [("to", "[]"), ("data", "null"), ("id", "7"), ("ack", "\"memory\""), ("keep", "true")];
+        assert_eq!(members(&ask(text)), expected, "in the order of 20.3");
+        for (text, what, subject, last) in [
+            (r#"{"op":"follow","subject":"room/7 é?"}"#, What::Follow, "room/7 é?", 0),
+            (r#"{"op":"unfollow","subject":"\u0061"}"#, What::Unfollow, "a", 0),
+            (r#"{"op":"subscribe","last":20,"subject":"r"}"#, What::Subscribe, "r", 20),
+            (r#"{"op":"unsubscribe","presence":"*"}"#, What::Unsubscribe, "\u{1}*", 0),
+        ] {
+            let ask = ask(text);
+            assert_eq!((ask.what, ask.subject.as_str(), ask.last), (what, subject, last));
+            assert!(members(&ask).is_empty(), "{text}");
+        }
+        let state = ask("{\"op\":\"state\",\"data\":{\"n\":1.0e5,\n\t\"s\":\"é\\n\"}}");
+        assert_eq!(members(&state), [("data", r#"{"n":1.0e5,"s":"é\n"}"#)]);
         let token = read(r#"{"op":"token","token":"abc","ref":"x"}"#).unwrap();
         let expected =
             Operation { reference: Some("\"x\"".into()), wish: Wish::Token("abc".into()) };
@@ -523,7 +501,7 @@ mod tests {
         }
         let twice = r#"{"ref":1,"ref":2,"op":"follow","subject":"a"}"#;
         assert_eq!(code(twice), (None, "bad_json"));
-        let large = "x".repeat(BODY_BYTES_MAX);
+        let large = "x".repeat(MEMBERS_BYTES_MAX);
         let text = format!(r#"{{"op":"publish","subject":"a","data":"{large}"}}"#);
         assert_eq!(code(&text), (None, "data_too_large"));
         let text = format!(r#"{{"op":"state","data":"{}"}}"#, "x".repeat(STATE_BYTES_MAX - 1));
@@ -560,7 +538,8 @@ mod tests {
         ] {
             assert_eq!(code(text), (None, "bad_json"), "{text}");
         }
-        assert_eq!(ask(" \n\t\r{\"op\":\"follow\",\"subject\":\"a\"}").0, "PUT");
+        let spaced = ask(" \n\t\r{\"op\":\"follow\",\"subject\":\"a\"}");
+        assert_eq!(spaced.what, What::Follow);
     }
 
     /// http.md 23.1: what is kept of it is what was said, or nothing.
@@ -573,22 +552,6 @@ mod tests {
                 panic!("no request");
             };
             assert_eq!(asked.change, Some(Change::State(kept.into())), "{data}");
-        }
-    }
-
-    /// http.md 18.3.
-    #[test]
-    fn answers() {
-        let ok = of_the_brain(Some("\"a\""), 200, b"{\"id\":\"x\"}\n", None);
-        assert_eq!(ok, r#"{"ref":"a","ok":{"id":"x"}}"#);
-        assert_eq!(of_the_brain(None, 200, b"{}", None), r#"{"ok":{}}"#);
-        let body = br#"{"error":{"code":"overloaded","message":"say \"again\""}}"#;
-        let error = of_the_brain(Some("7"), 503, body, Some(2));
-        let expected = r#"{"ref":7,"error":{"code":"overloaded","message":"say \"again\"","#;
-        assert_eq!(error, format!("{expected}\"retry_after_s\":2}}}}"));
-        for (status, body) in [(200, ""), (200, "{"), (500, ""), (500, "{}"), (404, "no")] {
-            let text = of_the_brain(Some("7"), status, body.as_bytes(), None);
-            assert!(text.starts_with(r#"{"ref":7,"error":{"code":"bad_answer""#), "{text}");
         }
     }
 }

@@ -10,6 +10,7 @@ use halley_wire::HttpError;
 use crate::limits::places::Place;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::subscriptions::change::Change;
+use crate::sessions::ws::earlier;
 use crate::sessions::ws::operation::{self, Ask, Refused};
 use crate::settings::Settings;
 
@@ -47,7 +48,7 @@ pub struct Waiting {
 impl Waiting {
     /// What it takes of the bound.
     fn bytes(&self) -> usize {
-        self.ask.target.len() + self.ask.body.len()
+        self.ask.subject.len() + self.ask.members.bytes()
     }
 }
 
@@ -61,12 +62,59 @@ pub enum Turn {
     Never(Refused),
 }
 
+/// An operation that was sent to the brain.
+pub struct Sent {
+    /// Its place among the requests there.
+    pub place: Place,
+    /// What its answer has; `None` for a brain of an earlier build, which answers by RESPONSE.
+    pub number: Option<u32>,
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// How an answer says what became of it.
+enum Form {
+    /// By ERROR.
+    Flag { done: bool },
+    /// As HTTP does.
+    Response { status: u16, retry_after_s: Option<u32> },
+}
+
+impl Form {
+    fn is_done(&self) -> bool {
+        match self {
+            Form::Flag { done } => *done,
+            Form::Response { status, .. } => (200..300).contains(status),
+        }
+    }
+}
+
 /// What has come of an answer.
 struct Gathered {
-    status: u16,
-    retry_after_s: Option<u32>,
+    form: Form,
     body: Vec<u8>,
     too_large: bool,
+}
+
+impl Gathered {
+    fn new(form: Form) -> Gathered {
+        Gathered { form, body: Vec::new(), too_large: false }
+    }
+
+    /// What the client is sent.
+    fn text(self, reference: Option<&str>) -> String {
+        let Gathered { form, body, too_large } = self;
+        match form {
+            _ if too_large => operation::unreadable(reference),
+            Form::Flag { done } => match std::str::from_utf8(&body) {
+                Ok(json) => operation::answer(reference, if done { "ok" } else { "error" }, json),
+                Err(_) => operation::unreadable(reference),
+            },
+            Form::Response { status, retry_after_s } => {
+                earlier::answer(reference, status, &body, retry_after_s)
+            }
+        }
+    }
 }
 
 /// What the brain has answered to the end.
@@ -94,13 +142,11 @@ pub struct Late {
 
 /// Those of one session. Invariant: the brain has a request of it.
 pub struct Operations {
-    /// That of the request.
-    place: Place,
+    sent: Sent,
     /// `None` when it was given up.
     asked: Option<Asked>,
-    /// What holds for the session once the brain has done it, whether that is too late or not; and
-    /// when it was sent there, in milliseconds since 1970.
-    change: Option<(Change, u64)>,
+    /// What holds for the session once the brain has done it, whether that is too late or not.
+    change: Option<Change>,
     answer: Option<Gathered>,
     /// The session's rights have changed since the brain was asked.
     judge_again: bool,
@@ -109,20 +155,14 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The brain was asked `now`, in this place and at `sent_ms` since 1970; the `rest` waits. The
-    /// answer is late after `until_ms`, by the worker's time.
-    pub fn new(
-        place: Place,
-        now: Waiting,
-        until_ms: u64,
-        sent_ms: u64,
-        rest: VecDeque<Waiting>,
-    ) -> Operations {
+    /// The brain was sent `now`; the `rest` waits. The answer is late after `until_ms`, by the
+    /// worker's time.
+    pub fn new(sent: Sent, now: Waiting, until_ms: u64, rest: VecDeque<Waiting>) -> Operations {
         let waiting_bytes = rest.iter().map(Waiting::bytes).sum();
         Operations {
-            place,
+            sent,
             asked: Some(Asked { reference: now.reference, until_ms }),
-            change: now.ask.change.map(|change| (change, sent_ms)),
+            change: now.ask.change,
             answer: None,
             judge_again: false,
             waiting: rest,
@@ -135,9 +175,14 @@ impl Operations {
         self.asked.as_ref().map(|asked| asked.until_ms)
     }
 
+    /// The number of the one that the brain has.
+    pub fn number(&self) -> Option<u32> {
+        self.sent.number
+    }
+
     /// What the brain's answer is going to change.
     pub fn change(&self) -> Option<&Change> {
-        self.change.as_ref().map(|(change, _)| change)
+        self.change.as_ref()
     }
 
     /// The session's rights have changed.
@@ -166,12 +211,16 @@ impl Operations {
     pub fn answer_begins(&mut self, answer: &Answer<'_>) {
         let header = answer.headers.iter().find(|header| header.name == b"retry-after");
         let seconds = header.and_then(|header| std::str::from_utf8(header.value).ok());
-        self.answer.get_or_insert(Gathered {
-            status: answer.status,
-            retry_after_s: seconds.and_then(|seconds| seconds.parse().ok()),
-            body: Vec::new(),
-            too_large: answer.body_bytes > ANSWER_BYTES_MAX,
-        });
+        let retry_after_s = seconds.and_then(|seconds| seconds.parse().ok());
+        let form = Form::Response { status: answer.status, retry_after_s };
+        let gathered = self.answer.get_or_insert(Gathered::new(form));
+        gathered.too_large |= answer.body_bytes > ANSWER_BYTES_MAX;
+    }
+
+    /// A part of the answer to an operation that was done, or has failed.
+    pub fn answer_comes(&mut self, done: bool, json: &[u8]) {
+        self.answer.get_or_insert(Gathered::new(Form::Flag { done }));
+        self.answer_goes_on(json);
     }
 
     /// More of the answer; false if it hasn't begun.
@@ -186,16 +235,11 @@ impl Operations {
 
     /// The answer is whole.
     pub fn done(self) -> Done {
-        let Operations { place, asked, change, answer, judge_again, waiting, .. } = self;
-        let done = answer.as_ref().is_some_and(|answer| (200..300).contains(&answer.status));
-        let text = asked.zip(answer).map(|(asked, answer)| {
-            let Gathered { status, retry_after_s, mut body, too_large } = answer;
-            if too_large {
-                body.clear();
-            }
-            operation::of_the_brain(asked.reference.as_deref(), status, &body, retry_after_s)
-        });
-        Done { place, change: change.filter(|_| done), judge_again, text, waiting }
+        let Operations { sent, asked, change, answer, judge_again, waiting, .. } = self;
+        let done = answer.as_ref().is_some_and(|answer| answer.form.is_done());
+        let change = change.filter(|_| done).map(|change| (change, sent.at_ms));
+        let text = asked.zip(answer).map(|(asked, answer)| answer.text(asked.reference.as_deref()));
+        Done { place: sent.place, change, judge_again, text, waiting }
     }
 
     /// What is given up if the brain is late by now. The answer is waited for all the same.
@@ -212,11 +256,11 @@ impl Operations {
     /// that a client waits for.
     pub fn lost(self) -> (Place, impl Iterator<Item = Option<Box<str>>>) {
         let asked = self.asked.into_iter().map(|asked| asked.reference);
-        (self.place, asked.chain(self.waiting.into_iter().map(|waiting| waiting.reference)))
+        (self.sent.place, asked.chain(self.waiting.into_iter().map(|waiting| waiting.reference)))
     }
 
     /// The place of the request.
     pub fn into_place(self) -> Place {
-        self.place
+        self.sent.place
     }
 }

@@ -1,6 +1,6 @@
-//! An operation as a request for the brain, on the session's connection id (link.md 12.7).
+//! An operation on its way to the brain (link.md 20): its place there, and its frame.
 
-use halley_link::{FLAG_END, Frame, Item, List, Pair};
+use halley_link::Frame;
 use halley_wire::HttpError;
 
 use crate::conns::table::Phase;
@@ -8,7 +8,7 @@ use crate::limits::places::Place;
 use crate::limits::sketch::Key;
 use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::io::Io;
-use crate::sessions::subscriptions::view::EVERYBODY;
+use crate::sessions::ws::earlier;
 use crate::sessions::ws::operation::Ask;
 use crate::sessions::ws::queue::GIVEN_UP;
 use crate::stats::Stat;
@@ -43,31 +43,25 @@ pub fn place(io: &mut Io, index: u32) -> Result<Place, HttpError> {
     io.conns.request_begins(whose).map_err(|full| no_place(&full).after(1))
 }
 
-/// Sends it to the brain, with what the session's user may do.
-pub fn send(io: &mut Io, index: u32, ask: &Ask, rights: &str) {
-    let conn = io.conns.table.conn(index);
-    let mut items = Vec::new();
-    let headers = [
-        ("halley-user", io.conns.table.user(index)),
-        ("halley-rights", rights.as_bytes()),
-        ("content-type", b"application/json".as_slice()),
-        // The brain may grant less than everybody (link.md 19.3).
-        ("halley-view", b"kept"),
-    ];
-    let sees = ask.change.as_ref().is_some_and(|change| change.is_of(EVERYBODY));
-    let headers = &headers[..if sees { 4 } else { 3 }];
-    for (name, value) in headers {
-        Pair { name: name.as_bytes(), value }.write(&mut items);
+/// Sends it to the brain, with what the session's user may do; without a number as a brain of an
+/// earlier build takes it.
+pub fn send(io: &mut Io, index: u32, ask: &Ask, rights: &str, number: Option<u32>) {
+    match number {
+        Some(number) => {
+            let conn = io.conns.table.conn(index);
+            io.link.send(&Frame::Operation {
+                conn,
+                number,
+                what: ask.what,
+                user: io.conns.table.user(index),
+                rights: rights.as_bytes(),
+                subject: ask.subject.as_bytes(),
+                last: ask.last,
+                members: ask.members.list(),
+            });
+        }
+        None => earlier::send(io, index, ask, rights),
     }
-    io.link.send(&Frame::Request {
-        conn,
-        listener: 1,
-        flags: FLAG_END,
-        method: ask.method.as_bytes(),
-        target: ask.target.as_bytes(),
-        headers: List::from_items(headers.len() as u16, &items),
-        body: ask.body.as_bytes(),
-    });
     io.conns.stats.count(Stat::PassedOn);
     io.conns.stats.count(Stat::Operations);
 }
