@@ -137,7 +137,7 @@ test('what somebody else has made by that name is not used', async (context) => 
     for (const make of made) {
       make();
       await starts(halley);
-      const places = bases.map((base) => join(placeIn(base, data), 'worker-0.sock'));
+      const places = bases.map((base) => join(placeIn(base, data), 'trunk.sock'));
       assert.equal(places.filter(existsSync).length, 1);
       await serves(halley, cursor);
       await halley.terminate();

@@ -1,5 +1,5 @@
-// docs/internals/trunk.md, by the real release: one connection for all workers, and what stays when
-// its brain is killed, or the edge is replaced by one that has links of workers.
+// docs/internals/trunk.md, by the real release: one connection for all workers, be it one, and what
+// stays when its brain is killed.
 
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
@@ -17,7 +17,7 @@ const OPEN = [sse, ndjson, ws];
 let halley;
 before(async () => {
   halley = await start({
-    settings: { HALLEY_EDGE_TRUNK: 'on', HALLEY_EDGE_WORKERS: `${WORKERS}` },
+    settings: { HALLEY_EDGE_WORKERS: `${WORKERS}` },
   });
   await follow(halley, ...USERS.map((user) => [user, 'news']));
 });
@@ -49,7 +49,7 @@ test('all workers are linked by one connection, and events reach the clients of 
   for (const stream of streams) stream.close();
 });
 
-test('kill -9 of the brain: connections stay, and what was missed comes once', async () => {
+async function brainIsKilled() {
   const streams = await opened();
   await known();
   await everybodyGets(streams, 'before');
@@ -65,7 +65,9 @@ test('kill -9 of the brain: connections stay, and what was missed comes once', a
     assert.ok(!stream.isClosed, 'the same connection');
     stream.close();
   }
-});
+}
+
+test('kill -9 of the brain: connections stay, and what was missed comes once', brainIsKilled);
 
 test('who comes back with a cursor gets what was missed', async () => {
   const { cursor } = await poll(halley, USERS[0], { timeout: 0 });
@@ -75,13 +77,12 @@ test('who comes back with a cursor gets what was missed', async () => {
   assert.equal((await api(halley, 'GET', '/readyz')).status, 200);
 });
 
-test('an edge with a trunk is replaced where edge.trunk is off', async () => {
+test('an edge of one worker takes its place, and outlives a brain as well', async () => {
   const edge = halley.edgePid();
   await halley.killBrain();
-  halley.settings.HALLEY_EDGE_TRUNK = 'off';
+  halley.settings.HALLEY_EDGE_WORKERS = '1';
   await halley.start();
   await until('the edge has been replaced', () => !isAlive(edge));
-  const streams = await opened();
-  await known();
-  await everybodyGets(streams, 'by links of workers');
+  await until('its worker has its link', async () => await metric(halley, 'halley_links') === 1);
+  await brainIsKilled();
 });

@@ -39,16 +39,6 @@ defaults_are_the_contract_s_test_() ->
      ?_assertEqual(embedded, env(halley, store_backend, Config)),
      ?_assertMatch({ok, #{notices := []}}, Config)].
 
-a_trunk_is_for_two_workers_or_more_test_() ->
-    [?_assertEqual(Expected, env(halley_edge, trunk, by_file(Text)))
-     || {Expected, Text} <- [{on, "edge.workers = 56\n"},
-                             {on, "edge.workers = 2\n"}, {off, "edge.workers = 1\n"},
-                             {off, "edge.workers = 1\nedge.trunk = auto\n"},
-                             {on, "edge.workers = 2\nedge.trunk = auto\n"},
-                             {on, "edge.workers = 56\nedge.trunk = auto\n"},
-                             {on, "edge.workers = 1\nedge.trunk = on\n"},
-                             {off, "edge.workers = 56\nedge.trunk = off\n"}]].
-
 environment_wins_over_file_test() ->
     Config = by_file("edge.workers = 3\nlog.level = error\n", [{"HALLEY_EDGE_WORKERS", "5"}]),
     ?assertEqual(5, env(halley_edge, workers, Config)),

@@ -1,7 +1,7 @@
 %% Constants of protocol/link.md that more than one module needs.
 
 -define(LINK_VERSION, 6).                   % 3.2: the highest that this brain speaks,
--define(LINK_VERSION_MIN, 4).               % and the lowest
+-define(LINK_VERSION_MIN, 6).               % and the lowest: earlier ones have no trunk
 -define(FRAME_BYTES_MAX, 262144).           % 2.1
 -define(CONN_LIMIT, (1 bsl 48)).            % 2.4
 -define(METRICS_MAX, 256).                  % 3.4
@@ -10,7 +10,6 @@
 -define(CURSOR_BYTES_MAX, 255).             % 7.2
 -define(DELIVER_CONNS_MAX, 8192).           % 7.3
 -define(KEYS_BYTES_MAX, 229376).            % 12.2
--define(TRUNK_SINCE, 6).                    % 13.1: the first version that has trunks
 -define(TRUNK_WORKER, 65535).               % 13.2: what HELLO_EDGE of a trunk has as `worker'
 -define(TO_SLOT_BYTES, 3).                  % 13.3: what a frame has more in TO_SLOT or FROM_WORKER
 

@@ -1,8 +1,9 @@
 %% Which edge is in the socket directory already? An edge outlives its brain, so a brain that starts
 %% may find one.
 %%
-%% An edge with the same build, listen addresses, files for TLS, sandbox, trunk, user and number of
-%% workers is adopted with its connections. Any other is replaced (halley_edge_handover). An edge of
+%% An edge with the same build, listen addresses, files for TLS, sandbox, user and number of workers
+%% is adopted with its connections. Any other is replaced (halley_edge_handover), as is one of an
+%% earlier build that has a link for each worker: this brain can't serve it meanwhile. An edge of
 %% another version of the link understands no SHUTDOWN: if its command line names the same socket
 %% directory, it is drained by SIGTERM and waited for, so an upgrade needs no operator. Any other
 %% process that can't be talked to is named and left alone: it may be another user's.
@@ -16,19 +17,20 @@
 -define(STOP_MS_MAX, 10000).
 -define(POLL_MS, 20).
 -define(DIALS, 50).
-%% Workers, of which each may take handshake_ms_max: at a start, and for a stop, which has its time.
+%% Dials, of which each may take handshake_ms_max: at a start, and for a stop, which has its time.
 -define(ASKED_MAX, 4).
 -define(ASKED_TO_STOP_MAX, 2).
 
-%% `Build' is that of the program that would be started, if it is known.
+%% `Build' is that of the program that would be started, if it is known. `Workers' are those of the
+%% edge that is to be replaced; 0 if it can't be linked to.
 -spec look(halley_edge_process:config(), Build :: {ok, binary()} | unknown) ->
     {adopt, halley_edge_process:identity()} |
     {replace, Workers :: non_neg_integer(), {ok, halley_edge_process:identity()} | gone} |
     none | {error, Line :: unicode:chardata()}.
 look(#{socket_dir := Dir} = Config, Build) ->
-    {Path, Dialled} = dial(Dir, 0, ?ASKED_MAX),
+    {Path, Dialled} = dial(Dir, ?ASKED_MAX),
     case Dialled of
-        {ok, #{socket := Socket, hello := #{pid := Pid, workers := Workers} = Hello}} ->
+        {ok, #{socket := Socket, hello := #{pid := Pid} = Hello}} ->
             ok = gen_tcp:close(Socket),
             case {halley_edge_process:identify(Pid), differences(Config, Build, Hello)} of
                 {{ok, Identity}, []} ->
@@ -37,7 +39,7 @@ look(#{socket_dir := Dir} = Config, Build) ->
                 {Known, Differences} ->
                     ?LOG_NOTICE("replacing the edge that runs here already, pid ~b: ~ts",
                                 [Pid, lists:join(", ", Differences)]),
-                    {replace, Workers, Known}
+                    {replace, linkable(Hello), Known}
             end;
         {error, {connect, _}} ->
             none;
@@ -49,34 +51,40 @@ look(#{socket_dir := Dir} = Config, Build) ->
                                   [Path, halley_edge_dial:reason_text(Reason)])}
     end.
 
-%% Any worker says whose edge it is; one may stand still. Where nobody says hello in time the next
-%% is asked, and the first again behind the last, so that somebody else's socket is waited for as
-%% long as several workers.
-dial(Dir, Worker, Asks) ->
-    Path = halley_edge_dial:path(Dir, Worker),
-    case dial_one(Path, ?DIALS) of
-        {error, handshake_timeout} when Asks > 1 -> dial(Dir, Worker + 1, Asks - 1);
-        {error, {connect, _}} when Worker > 0 -> dial(Dir, 0, Asks);
-        Dialled -> {Path, Dialled}
+%% The thread that answers may stand still for a while, so the edge is dialled again. Where nothing
+%% listens there may be an edge that has a link for each worker.
+dial(Dir, Asks) ->
+    Path = halley_edge_dial:path(Dir),
+    case dial_one(fun halley_edge_dial:dial/1, Path, ?DIALS) of
+        {error, handshake_timeout} when Asks > 1 ->
+            dial(Dir, Asks - 1);
+        {error, {connect, _}} ->
+            OfWorker = halley_edge_dial:path_of_worker(Dir),
+            {OfWorker, dial_one(fun halley_edge_dial:dial_worker/1, OfWorker, ?DIALS)};
+        Dialled ->
+            {Path, Dialled}
     end.
 
-%% A worker that says it was dialled again (1.2), or closes before it could say so, is alive, and
-%% the other brain that dialled may be gone.
-dial_one(Path, Dials) ->
-    case halley_edge_dial:dial(Path) of
+%% An edge that says it was dialled again (1.2), or closes before it could say so, is alive, and the
+%% other brain that dialled may be gone.
+dial_one(Dial, Path, Dials) ->
+    case Dial(Path) of
         {error, {goodbye, ?GOODBYE_REPLACED, _}} when Dials > 1 ->
-            dial_again(Path, Dials);
+            dial_again(Dial, Path, Dials);
         {error, {Step, Reason}} when Dials > 1, Step =:= send orelse Step =:= recv,
                                      Reason =:= closed orelse Reason =:= epipe
                                          orelse Reason =:= econnreset ->
-            dial_again(Path, Dials);
+            dial_again(Dial, Path, Dials);
         Dialled ->
             Dialled
     end.
 
-dial_again(Path, Dials) ->
+dial_again(Dial, Path, Dials) ->
     timer:sleep(?POLL_MS),
-    dial_one(Path, Dials - 1).
+    dial_one(Dial, Path, Dials - 1).
+
+linkable(#{worker := ?TRUNK_WORKER, workers := Workers}) -> Workers;
+linkable(_) -> 0.
 
 differences(#{public := Public, api := Api, workers := Workers, tls_files := Files,
               sandbox := Sandbox} = Config, Build, Hello) ->
@@ -88,8 +96,7 @@ differences(#{public := Public, api := Api, workers := Workers, tls_files := Fil
                                {"other files for TLS", same_files(Files, Pid)},
                                {"another edge.sandbox",
                                 Sandbox =:= halley_edge_process:sandbox(Pid)},
-                               {"another edge.trunk",
-                                maps:get(trunk, Config, off) =:= halley_edge_process:trunk(Pid)},
+                               {"a link for each worker", linkable(Hello) > 0},
                                {"another edge.user",
                                 user(Config) =:= halley_edge_process:user(Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
@@ -165,7 +172,7 @@ await_end(Path, HasEnded, MsMax, Deadline) ->
 -spec shutdown(file:filename_all(), DrainMs :: non_neg_integer()) ->
     {ok, {ok, halley_edge_process:identity()} | gone} | {error, halley_edge_dial:reason()}.
 shutdown(SocketDir, DrainMs) ->
-    case dial(SocketDir, 0, ?ASKED_TO_STOP_MAX) of
+    case dial(SocketDir, ?ASKED_TO_STOP_MAX) of
         {_, {ok, #{socket := Socket, hello := #{pid := Pid}}}} ->
             Known = halley_edge_process:identify(Pid),
             _ = gen_tcp:send(Socket, halley_edge_codec:encode({shutdown, DrainMs})),

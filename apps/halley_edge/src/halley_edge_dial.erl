@@ -1,28 +1,30 @@
-%% Dials a worker, or the trunk of an edge, and shakes hands (protocol/link.md 1.1, 3, 13):
-%% synchronous, in the caller's process, bounded in time.
+%% Dials an edge and shakes hands (protocol/link.md 1.1, 3, 13): synchronous, in the caller's
+%% process, bounded in time.
 %%
 %% Used by a link, which then lives on the socket, and by the runner, which wants to know which edge
-%% answers. Bytes that come with HELLO_EDGE in the same read are handed on. A worker that breaks a
-%% clause gets its GOODBYE here. A worker of another version sends nothing else about itself (3.2),
+%% answers. Bytes that come with HELLO_EDGE in the same read are handed on. An edge that breaks a
+%% clause gets its GOODBYE here. An edge of another version sends nothing else about itself (3.2),
 %% so its process is read from the kernel.
+%%
+%% Edges of an earlier build may have a link for each worker, and no trunk (1.4). Such an edge is
+%% dialled at its first worker, to learn who it is: it is replaced.
 -module(halley_edge_dial).
 
--export([dial/1, path/2, trunk_path/1, check_path/1, second_name/1, restore/1]).
+-export([dial/1, dial_worker/1, path/1, path_of_worker/1, check_path/1, second_name/1, restore/1]).
 -export([close/2, reason_text/1]).
 -export_type([handshake/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").
 
-%% `token_keys': the version of the keys that the worker was sent.
+%% `token_keys': the version of the keys that the edge was sent.
 -type handshake() :: #{socket := gen_tcp:socket(), hello := map(), window := pos_integer(),
-                     is_trunk := boolean(),
                      token_keys := none | halley_token_keys:version(),
                      frames := [{non_neg_integer(), halley_edge_codec:frame()}],
                      rest := binary()}.
 %% The process that listens there.
 -type peer() :: {pid, pos_integer()} | unknown.
--type reason() :: {broken, halley_edge_codec:problem()}      % the worker broke a clause, here
-                | {goodbye, 1..8, binary()}                  % the worker says that we did
+-type reason() :: {broken, halley_edge_codec:problem()}      % the edge broke a clause, here
+                | {goodbye, 1..8, binary()}                  % the edge says that we did
                 | {version, peer(), What :: binary()}        % clause 3.2, whoever saw it
                 | {connect | send | recv, inet:posix() | closed | timeout | badarg}
                 | handshake_timeout.
@@ -35,21 +37,22 @@
 -define(HIGH_WATERMARK, 393216).
 -define(LOW_WATERMARK, 131072).
 -define(RECEIVE_BYTES, 65536).
-%% Of a trunk's window to that of a worker's link.
--define(TRUNK_WINDOWS, 4).
--define(TRUNK_NAME, "trunk.sock").
 -define(SOL_SOCKET, 1).
 -define(SO_PEERCRED, 17).
 
--spec path(SocketDir :: file:filename_all(), Worker :: non_neg_integer()) -> binary().
-path(SocketDir, Worker) ->
-    Dir = unicode:characters_to_binary(SocketDir),
-    <<Dir/binary, "/worker-", (integer_to_binary(Worker))/binary, ".sock">>.
+%% Where an edge listens.
+-spec path(SocketDir :: file:filename_all()) -> binary().
+path(SocketDir) ->
+    in(SocketDir, <<"trunk.sock">>).
 
--spec trunk_path(SocketDir :: file:filename_all()) -> binary().
-trunk_path(SocketDir) ->
+%% Where the first worker of an edge with a link for each worker listens.
+-spec path_of_worker(SocketDir :: file:filename_all()) -> binary().
+path_of_worker(SocketDir) ->
+    in(SocketDir, <<"worker-0.sock">>).
+
+in(SocketDir, Name) ->
     Dir = unicode:characters_to_binary(SocketDir),
-    <<Dir/binary, "/" ?TRUNK_NAME>>.
+    <<Dir/binary, "/", Name/binary>>.
 
 %% Whether the kernel can take this path.
 -spec check_path(binary()) ->
@@ -61,12 +64,20 @@ check_path(Path) -> {error, {path_too_long, byte_size(Path), ?PATH_BYTES_MAX}}.
 %% The socket is passive and belongs to the caller.
 -spec dial(Path :: binary()) -> {ok, handshake()} | {error, reason()}.
 dial(Path) ->
-    %% Without linger the emulator's halt would wait for a worker that reads nothing.
+    dial(Path, trunk).
+
+%% The same to a worker that has a link of its own.
+-spec dial_worker(Path :: binary()) -> {ok, handshake()} | {error, reason()}.
+dial_worker(Path) ->
+    dial(Path, worker).
+
+dial(Path, Whose) ->
+    %% Without linger the emulator's halt would wait for an edge that reads nothing.
     Options = [binary, {active, false}, {packet, raw}, {buffer, ?RECEIVE_BYTES},
                {linger, {true, 1}},
                {high_watermark, ?HIGH_WATERMARK}, {low_watermark, ?LOW_WATERMARK}],
     case connect(Path, Options) of
-        {ok, Socket} -> greet(Socket, filename:basename(Path) =:= <<?TRUNK_NAME>>);
+        {ok, Socket} -> greet(Socket, Whose);
         {error, Reason} -> {error, {connect, Reason}}
     end.
 
@@ -81,7 +92,7 @@ connect(Path, Options) ->
             Connected
     end.
 
-%% What a worker's socket is called besides, while an edge stops that may remove its name
+%% What the edge's socket is called besides, while an edge stops that may remove its name
 %% (halley_edge_handover).
 -spec second_name(Path :: binary()) -> binary().
 second_name(Path) -> <<Path/binary, ".kept">>.
@@ -91,10 +102,9 @@ second_name(Path) -> <<Path/binary, ".kept">>.
 -spec restore(Path :: binary()) -> ok | {error, file:posix() | badarg}.
 restore(Path) -> file:rename(second_name(Path), Path).
 
-greet(Socket, IsTrunk) ->
-    Windows = case IsTrunk of true -> ?TRUNK_WINDOWS; false -> 1 end,
-    Window = max(?WINDOW_BYTES_MIN, Windows * halley_limits:get(link_window_bytes)),
-    %% 3.2: a worker of before this clause knows the lowest version only, and not this setting.
+greet(Socket, Whose) ->
+    Window = max(?WINDOW_BYTES_MIN, halley_limits:get(link_window_bytes)),
+    %% 3.2: an edge of before this clause knows the lowest version only, and not this setting.
     Highest = {<<"link_version_max">>, integer_to_binary(?LINK_VERSION)},
     Hello = {hello_brain, #{version => ?LINK_VERSION_MIN, window => Window,
                             node => atom_to_binary(node()),
@@ -103,8 +113,8 @@ greet(Socket, IsTrunk) ->
     {Version, Keys} = token_keys(halley_token_keys:current()),
     case gen_tcp:send(Socket, [halley_edge_codec:encode(Hello) | Keys]) of
         ok ->
-            Said = is_where_it_was_dialled(IsTrunk, await_hello(Socket, <<>>, Deadline)),
-            with_keys(Version, IsTrunk, answer(Socket, Window, Said));
+            Said = of_whom(Whose, await_hello(Socket, <<>>, Deadline)),
+            with_keys(Version, answer(Socket, Window, Said));
         {error, Reason} ->
             ok = gen_tcp:close(Socket),
             {error, {send, Reason}}
@@ -113,19 +123,15 @@ greet(Socket, IsTrunk) ->
 token_keys(none) -> {none, []};
 token_keys({Version, Set}) -> {Version, halley_edge_codec:encode({keys, Set})}.
 
-with_keys(Version, IsTrunk, {ok, Handshake}) ->
-    {ok, Handshake#{token_keys => Version, is_trunk => IsTrunk}};
-with_keys(_, _, {error, _} = Error) ->
+with_keys(Version, {ok, Handshake}) ->
+    {ok, Handshake#{token_keys => Version}};
+with_keys(_, {error, _} = Error) ->
     Error.
 
-%% 13.2, and 13.1: a trunk has version 6 at least.
-is_where_it_was_dialled(IsTrunk, {{hello_edge, #{worker := Worker}}, _, _})
-  when IsTrunk =/= (Worker =:= ?TRUNK_WORKER) ->
-    {broken, {<<"13.2">>, <<"a trunk's hello is that of worker 65535, and no other is">>}};
-is_where_it_was_dialled(true, {{hello_edge, #{version := Version}}, _, _})
-  when Version < ?TRUNK_SINCE ->
-    {broken, {<<"13.1">>, <<"a trunk of a version that has none">>}};
-is_where_it_was_dialled(_, Awaited) ->
+%% 13.2
+of_whom(trunk, {{hello_edge, #{worker := Worker}}, _, _}) when Worker =/= ?TRUNK_WORKER ->
+    {broken, {<<"13.2">>, <<"the hello of one worker, on the link of all">>}};
+of_whom(_, Awaited) ->
     Awaited.
 
 await_hello(Socket, Buffer, Deadline) ->
@@ -174,7 +180,7 @@ peer(Socket) ->
         _ -> unknown
     end.
 
-%% Says goodbye and closes. It waits a second at most for a worker that doesn't read.
+%% Says goodbye and closes. It waits a second at most for an edge that doesn't read.
 -spec close(gen_tcp:socket(), halley_edge_codec:frame()) -> ok.
 close(Socket, Goodbye) ->
     _ = gen_tcp:send(Socket, halley_edge_codec:encode(Goodbye)),
@@ -182,13 +188,13 @@ close(Socket, Goodbye) ->
     gen_tcp:close(Socket).
 
 -spec reason_text(reason()) -> unicode:chardata().
-reason_text({broken, {Clause, What}}) -> ["the worker broke clause ", Clause, ": ", What];
+reason_text({broken, {Clause, What}}) -> ["the edge broke clause ", Clause, ": ", What];
 reason_text({goodbye, Code, Text}) ->
-    io_lib:format("the worker said goodbye ~b: ~ts", [Code, printable(Text)]);
+    io_lib:format("the edge said goodbye ~b: ~ts", [Code, printable(Text)]);
 reason_text({version, _, What}) ->
     ["the edge and this brain are of different versions of Halley, restart the brain to have the "
      "edge replaced: ", printable(What)];
-reason_text(handshake_timeout) -> "the worker's hello did not come in time";
+reason_text(handshake_timeout) -> "the edge's hello did not come in time";
 reason_text({Step, Reason}) -> io_lib:format("~s: ~s", [Step, inet:format_error(Reason)]).
 
 %% A peer's text goes into the log without line breaks or control characters.

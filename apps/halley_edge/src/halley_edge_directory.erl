@@ -6,7 +6,7 @@
 %% `./halley drain' find it again. Where sockets are listened on already, by an edge that outlived
 %% its brain, they stay, whatever can be written to by now.
 %%
-%% No other user of the machine may talk to a worker: the directory is the owner's alone. Another
+%% No other user of the machine may talk to the edge: the directory is the owner's alone. Another
 %% user may have made one by that name in /tmp: a directory that isn't ours, or a link, isn't used.
 -module(halley_edge_directory).
 
@@ -22,8 +22,8 @@
 %% Makes it, if it isn't there.
 -spec choose(halley_edge_process:config()) ->
     {ok, file:filename_all()} | {error, Line :: unicode:chardata()}.
-choose(#{socket_dir := Dir, workers := Workers}) ->
-    case halley_edge_dial:check_path(halley_edge_dial:path(Dir, Workers - 1)) of
+choose(#{socket_dir := Dir}) ->
+    case halley_edge_dial:check_path(halley_edge_dial:second_name(halley_edge_dial:path(Dir))) of
         ok ->
             choose(Dir, application:get_env(halley_edge, socket_dir_is_set, true));
         {error, {path_too_long, Bytes, Max}} ->

@@ -1,5 +1,5 @@
 %% How a writer gathers: it takes what is in its mailbox until that is empty, then writes all of it,
-%% so batching needs no timer. It is the loop of halley_edge_writer and of halley_edge_trunk_writer,
+%% so batching needs no timer. It is the loop of halley_edge_trunk_writer,
 %% which are its callbacks, and decides for both when a CURSOR is due and marks are requested from
 %% shards (`due').
 %%

@@ -1,16 +1,16 @@
-%% The reading half of a link: one process per worker of the edge, or one for all of them if the
-%% link is a trunk (protocol/link.md, 13).
+%% The reading half of a link: one process for all workers of the edge, as the link is a trunk
+%% (protocol/link.md, 13).
 %%
 %% It dials, has the handshake, starts its writer, and then does what frames ask for: what is about
 %% sessions and metrics by its workers (halley_edge_worker), and requests, which it answers or
 %% starts processes for (halley_edge_requests). It decides nothing about events, and holds little
 %% about a connection: sessions are in the directory, under a worker's slot.
 %%
-%% On a trunk a worker is there from its SYNC_BEGIN, by which it gets its slot, to its WORKER_GONE.
-%% Requests are those of all workers, so that what one read brought is posted together; there a
-%% connection is the word of slot and id.
+%% A worker is there from its SYNC_BEGIN, by which it gets its slot, to its WORKER_GONE. Requests
+%% are those of all workers, so that what one read brought is posted together; there a connection is
+%% the word of slot and id.
 %%
-%% It tells its worker the keys of tokens when they change (12.1): by their version it knows whether
+%% It tells the edge the keys of tokens when they change (12.1): by their version it knows whether
 %% they did, as `token_keys_changed' may come late or, before the link is registered, not at all.
 %%
 %% Whatever breaks a clause ends the link: GOODBYE with the clause, one line in the log, exit.
@@ -45,18 +45,17 @@
     dialer :: pid(),
     socket :: gen_tcp:socket() | undefined,
     hello = #{} :: map(),
-    kind = worker :: worker | trunk,
     metrics = {0, none} :: halley_edge_worker:metrics(),
     writer :: halley_edge_sender:handle() | undefined,
     writer_pid :: pid() | undefined,
-    slot :: halley_links:slot() | undefined,     % of a trunk its way
+    way :: halley_links:slot() | undefined,
     workers = #{} :: #{halley_edge_worker:index() => halley_edge_worker:worker()},
     by_replays = #{} :: #{pid() => halley_edge_worker:index()},
     requests :: halley_edge_requests:requests() | undefined,
     token_keys = none :: none | halley_token_keys:version(),
     buffer = <<>> :: binary(),
     window :: pos_integer() | undefined,
-    allowance = 0 :: integer(),          % what the worker may still send
+    allowance = 0 :: integer(),          % what the edge may still send
     dealt = 0 :: non_neg_integer(),      % and isn't given back yet
     heard_at = 0 :: integer(),
     doubted_at = [] :: [integer()],      % `heard_at' of a silence that was too long
@@ -64,8 +63,7 @@
     samples = halley_edge_idle_gc:new() :: halley_edge_idle_gc:samples()
 }).
 
-%% Starts a link to the worker, or the trunk, at Path. It tells the dialer {up, self(), HelloEdge}
-%% when it stands.
+%% Starts a link to the edge at Path. It tells the dialer {up, self(), HelloEdge} when it stands.
 -spec start_link(Path :: binary(), Dialer :: pid()) -> gen_server:start_ret().
 start_link(Path, Dialer) ->
     gen_server:start_link(?MODULE, {Path, Dialer}, []).
@@ -142,21 +140,12 @@ linked(#{socket := Socket, hello := Hello, window := Window} = Handshake, State)
     take(Frames, token_keys(Linked#state{token_keys = TokenKeys, buffer = Rest, window = Window,
                                          allowance = Window, heard_at = now_ms()})).
 
-attached(#{is_trunk := true, socket := Socket, hello := Hello}, State) ->
-    #{window := Credit, workers := Workers} = Hello,
+attached(#{socket := Socket, hello := #{window := Credit, workers := Workers}}, State) ->
     {ok, Pid} = halley_edge_trunk_writer:start_link(Socket, Credit),
     {ok, Way, Queue} = halley_links:register_trunk(Pid),
     Writer = halley_edge_sender:attach(Pid, Way, Queue),
     Requests = halley_edge_requests:new(halley_edge_sender:to_words(Writer), Workers),
-    State#state{kind = trunk, writer = Writer, writer_pid = Pid, slot = Way, requests = Requests};
-attached(#{socket := Socket, hello := Hello}, State) ->
-    #{window := Credit, worker := Index} = Hello,
-    {ok, Pid} = halley_edge_writer:start_link(Socket, Credit),
-    {ok, Slot, Queue} = halley_links:register(Pid, info(Index, State)),
-    Writer = halley_edge_sender:attach(Pid, Slot, Queue),
-    with_worker(Index, halley_edge_worker:new(Index, Slot, Writer, State#state.metrics, Hello),
-                State#state{writer = Writer, writer_pid = Pid, slot = Slot,
-                            requests = halley_edge_requests:new(Writer, 1)}).
+    State#state{writer = Writer, writer_pid = Pid, way = Way, requests = Requests}.
 
 info(Index, #state{hello = #{pid := OsPid, workers := Workers} = Hello}) ->
     #{worker => Index, workers => Workers, pid => OsPid, build => copy(build, Hello),
@@ -233,7 +222,8 @@ handle_info({request_credit, Pid, Conn, Bytes}, #state{requests = Requests} = St
     {noreply, State#state{requests = halley_edge_requests:credit(Pid, Conn, Bytes, Requests)}};
 handle_info({subscribe, {Pid, Ref}, Conn, User, Subject}, #state{workers = Workers} = State) ->
     Answer = fun(Result) -> Pid ! {Ref, Result}, ok end,
-    case [Worker || Worker <- maps:values(Workers), is_of(Conn, Worker, State)] of
+    case [Worker || Worker <- maps:values(Workers),
+                    halley_edge_worker:slot(Worker) =:= Conn bsr 48] of
         [Worker] -> ok = halley_edge_worker:wish({add_from, Conn, User, Subject, Answer}, Worker);
         [] -> ok = Answer({no_session, halley_history:heads()})
     end,
@@ -300,7 +290,7 @@ terminate(Reason, #state{socket = Socket, writer = Writer, writer_pid = Pid}) ->
     _ = inet:setopts(Socket, [{linger, {true, 1}}]),
     gen_tcp:close(Socket).
 
-%% A writer that is stuck in a write, as its worker doesn't read, is not waited for; one that had no
+%% A writer that is stuck in a write, as the edge doesn't read, is not waited for; one that had no
 %% turn yet on a busy machine is.
 await_goodbye(Writer, LeftMs) ->
     receive {'EXIT', Writer, _} -> ok
@@ -317,7 +307,7 @@ await_goodbye(Writer, LeftMs) ->
 goodbye({shutdown, {broken, Problem}}) -> halley_edge_goodbye:answer(Problem);
 goodbye(_) -> {goodbye, ?GOODBYE_STOPPING, <<"the brain stops this link">>}.
 
-%% They are told if they aren't those that the worker has.
+%% They are told if they aren't those that the edge has.
 token_keys(#state{token_keys = Version, writer = Writer} = State) ->
     case halley_token_keys:current() of
         {New, Set} when New =/= Version ->
@@ -345,8 +335,8 @@ tick(#state{heard_at = HeardAt, writer = Writer, nonce = Nonce, requests = Reque
                                         workers = maps:map(Tick, State#state.workers)}))
     end.
 
-%% The heaps of a login or a storm: on 56 links they were a quarter of the brain's memory
-%% (docs/internals/memory.md). A writer that may be stuck in a write isn't sampled.
+%% The heaps of a login or a storm: with a link for each of 56 workers they were a quarter of the
+%% brain's memory (docs/internals/memory.md). A writer that may be stuck in a write isn't sampled.
 idle_gc(#state{writer = Writer, writer_pid = Pid, by_replays = ByReplays} = State) ->
     #state{samples = Samples} = State,
     case halley_edge_sender:queue_bytes(Writer) < ?QUIET_BYTES of
@@ -357,7 +347,7 @@ idle_gc(#state{writer = Writer, writer_pid = Pid, by_replays = ByReplays} = Stat
             State
     end.
 
-%% The writer watches its queue's bound itself, unless it is stuck in a write to a worker that
+%% The writer watches its queue's bound itself, unless it is stuck in a write to an edge that
 %% doesn't read.
 bounded(#state{writer = Writer} = State) ->
     Max = halley_edge_sender:bytes_max(),
@@ -409,8 +399,6 @@ free({hello_edge, _}, State) ->
 free(_, State) ->
     broken(<<"2.3">>, "a frame of the other direction", [], State).
 
-costly(Frame, #state{kind = worker, hello = #{worker := Index}} = State) ->
-    of_worker(Frame, Index, State);
 costly({from_worker, Index, Frame}, #state{workers = Workers} = State)
   when is_map_key(Index, Workers) ->
     #{Index := Worker} = Workers,
@@ -433,17 +421,14 @@ costly(Frame, State) ->
         false -> broken(<<"2.3">>, "a frame of the other direction", [], State)
     end.
 
-%% Of all workers of a trunk, a request has this word (13.5).
+%% Of all workers, a request has this word (13.5).
 to_word(Frame, Slot) when element(1, Frame) =:= request; element(1, Frame) =:= request_body;
                           element(1, Frame) =:= request_gone; element(1, Frame) =:= operation ->
     setelement(2, Frame, Slot bsl 48 bor element(2, Frame));
 to_word(Frame, _) ->
     Frame.
 
-is_of(_, _, #state{kind = Kind}) when Kind =/= trunk -> true;
-is_of(Word, Worker, _) -> halley_edge_worker:slot(Worker) =:= Word bsr 48.
-
-place(Index, #state{slot = Way, writer = Writer, metrics = Metrics} = State) ->
+place(Index, #state{way = Way, writer = Writer, metrics = Metrics} = State) ->
     case halley_links:register_worker(Way, info(Index, State)) of
         {ok, Slot} ->
             send({place, Index, Slot}, State),

@@ -1,4 +1,5 @@
-%% Holds the links. None is restarted here: halley_edge_dialer knows when to dial again.
+%% Holds the link, and that to an edge which is replaced. None is restarted here: halley_edge_dialer
+%% knows when to dial again.
 -module(halley_edge_link_sup).
 -behaviour(supervisor).
 
@@ -9,7 +10,7 @@
 start_link() ->
     supervisor:start_link({local, ?MODULE}, ?MODULE, []).
 
-%% Starts a link to the worker at Path for the calling dialer.
+%% Starts a link to the edge at Path for the calling dialer.
 -spec start_link_process(Path :: binary()) -> supervisor:startchild_ret().
 start_link_process(Path) ->
     supervisor:start_child(?MODULE, [Path, self()]).

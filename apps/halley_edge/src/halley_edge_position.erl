@@ -1,6 +1,6 @@
 %% A link's position: the vector of what has passed it, and what waits for the vector to move. Pure;
-%% halley_edge_writer acts on what it gives. A trunk has one, and each of its slots that doesn't
-%% follow it has another (halley_edge_trunk_writer).
+%% halley_edge_trunk_writer acts on what it gives. The trunk has one, and each of its slots that
+%% doesn't follow it has another.
 %%
 %% A message of a shard passes the writer after all earlier ones of that shard, so the vector's
 %% part for a shard is the seq of the shard's last message. It becomes the link's cursor

@@ -6,8 +6,8 @@
 %% {exit_status, Status}}, to the process that called start/2.
 -module(halley_edge_process).
 
--export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, trunk/1,
-         user/1, is_alive/1, terminate/1, kill/1, printable/1]).
+-export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, user/1,
+          is_alive/1, terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -18,8 +18,6 @@
                     connections_max := pos_integer() | undefined,
                     %% Whom root's edge becomes.
                     user => string() | undefined,
-                    %% Whether it offers a trunk.
-                    trunk => on | off,
                     %% An edge serves the same addresses, and will stop.
                     beside => boolean()}.
 %% Process id and start time: a number that was used again is another process.
@@ -32,7 +30,6 @@
                     "FAKETIME_DONT_FAKE_MONOTONIC", "DONT_FAKE_MONOTONIC"]).
 %% Single words, so that they can be found in a command line.
 -define(NO_SANDBOX, "--sandbox=off").
--define(TRUNK, "--trunk=on").
 -define(USER, "--user=").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
@@ -102,7 +99,6 @@ arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
      "--drain-ms", integer_to_list(DrainMs)
      | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
     ++ [?NO_SANDBOX || Sandbox =:= off]
-    ++ [?TRUNK || maps:get(trunk, Config, off) =:= on]
     ++ case Config of #{user := User} when User =/= undefined -> [?USER ++ User]; _ -> [] end
     ++ ["--beside" || maps:get(beside, Config, false)]
     ++ [Word || {Option, File} <- Files, Word <- [Option, File]].
@@ -154,14 +150,6 @@ sandbox(Pid) ->
     case names(Pid, ?NO_SANDBOX) of
         true -> off;
         false -> on
-    end.
-
-%% The `edge.trunk' that an edge was started with.
--spec trunk(Pid :: non_neg_integer()) -> on | off.
-trunk(Pid) ->
-    case names(Pid, ?TRUNK) of
-        true -> on;
-        false -> off
     end.
 
 %% The `edge.user' that an edge was started with.

@@ -1,7 +1,7 @@
 %% Runs the edge: adopts the one that is there or starts one, watches it, starts it again when it
 %% dies, stops it when the brain stops.
 %%
-%% start_link/0 returns before the workers' handshakes: an application that is still starting can't
+%% start_link/0 returns before the handshake: an application that is still starting can't
 %% be stopped cleanly, and would leave its edge running.
 %%
 %% An edge that can't start (its port is in use, its program is missing) ends the node with one line
@@ -54,7 +54,7 @@
 start_link() ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, [], []).
 
-%% Returns when every worker has had its handshake, so clients can come.
+%% Returns when the edge has had its handshake, so clients can come.
 -spec await_handshakes() -> ok.
 await_handshakes() ->
     gen_server:call(?MODULE, await_handshakes, infinity).
@@ -123,10 +123,10 @@ start_edge(#state{config = Config, leaving = Leaving}) ->
 
 %% Even if the new edge doesn't stand yet: the old one was started otherwise, and it can't be known
 %% how long it would be served by a brain that tries again.
-hand_over(#state{config = #{socket_dir := Dir, workers := Workers}, leaving = Leaving} = State) ->
+hand_over(#state{config = #{socket_dir := Dir}, leaving = Leaving} = State) ->
     DrainMs = application:get_env(halley, drain_ms, ?DRAIN_MS),
     self() ! look_at_leaving,
-    State#state{leaving = halley_edge_handover:begin_drain(Dir, Workers, DrainMs, Leaving)}.
+    State#state{leaving = halley_edge_handover:begin_drain(Dir, DrainMs, Leaving)}.
 
 begin_with({ok, Port}, State) ->
     handshake(State#state{edge = {port, Port}});
@@ -153,47 +153,46 @@ config() ->
     #{public => Get(public_listen, "127.0.0.1:8080"), api => Get(api_listen, "127.0.0.1:8081"),
       workers => Get(workers, halley_config:cores()),
       socket_dir => filename:absname(Get(socket_dir, "data/edge")), sandbox => Get(sandbox, on),
-      trunk => Get(trunk, off), tls_files => Get(tls_files, []),
+      tls_files => Get(tls_files, []),
       connections_max => Get(connections_max, undefined),
       user => Get(user, undefined)}.
 
 %%% The first handshake
 
 handshake(#state{config = Config} = State) ->
-    #{socket_dir := Dir, workers := Workers} = Config,
-    ok = halley_edge_dialer:connect(Dir, Workers, self()),
-    handshake(lists:seq(0, Workers - 1), now_ms() + answer_ms_max(), State).
+    #{socket_dir := Dir} = Config,
+    ok = halley_edge_dialer:connect(Dir, self()),
+    await_link(now_ms() + answer_ms_max(), State).
 
-handshake([], _, State) ->
-    #state{config = #{public := Public, api := Api, workers := Workers}} = State,
-    ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
-    ok = application:set_env(halley_edge, has_linked, true),
-    ok = halley_launcher:ready(),
-    State;
-handshake(Awaited, Deadline, #state{edge = Edge} = State) ->
+await_link(Deadline, #state{edge = Edge} = State) ->
     receive
-        {link_up, Worker, _} ->
-            handshake(lists:delete(Worker, Awaited), Deadline, State);
+        {link_up, _} ->
+            ready(State);
         {Port, {data, {_, Line}}} when Edge =:= {port, Port} ->
-            handshake(Awaited, Deadline, said(Line, State));
+            await_link(Deadline, said(Line, State));
         {Port, {exit_status, Status}} when Edge =:= {port, Port}, ?IS_KILLED(Status) ->
             gone_early(Status, State);
         poll when element(1, Edge) =:= adopted ->
             case halley_edge_process:is_alive(element(2, Edge)) of
                 true ->
                     _ = erlang:send_after(?POLL_MS, self(), poll),
-                    handshake(Awaited, Deadline, State);
+                    await_link(Deadline, State);
                 false ->
                     gone_early(adopted, State)
             end;
         {Port, {exit_status, Status}} when Edge =:= {port, Port} ->
             cannot(last_words(Status, State), fun() -> restart_later(State) end)
     after max(0, Deadline - now_ms()) ->
-        Line = io_lib:format("the edge did not answer within ~b s; its workers ~0tp are silent",
-                             [answer_ms_max() div 1000, Awaited]),
+        Line = io_lib:format("the edge did not answer within ~b s", [answer_ms_max() div 1000]),
         ok = end_at_first_start(Edge),
         cannot(Line, fun() -> State end)
     end.
+
+ready(#state{config = #{public := Public, api := Api, workers := Workers}} = State) ->
+    ?LOG_NOTICE("edge is ready: streams at ~ts, API at ~ts, ~b workers", [Public, Api, Workers]),
+    ok = application:set_env(halley_edge, has_linked, true),
+    ok = halley_launcher:ready(),
+    State.
 
 answer_ms_max() ->
     application:get_env(halley_edge, answer_ms_max, ?ANSWER_MS_MAX).
@@ -342,9 +341,9 @@ handle_info(begin_again, #state{edge = none} = State) ->
 handle_info(_, State) ->
     {noreply, State}.
 
-leaving(true, #state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+leaving(true, #state{config = #{socket_dir := Dir}} = State) ->
     ?LOG_NOTICE("the edge that was replaced has ended"),
-    ok = halley_edge_handover:forget(Dir, Workers),
+    ok = halley_edge_handover:forget(Dir),
     case State#state{leaving = none} of
         #state{edge = stopped, stopping = {_, _, _}} = Left -> stopped(Left);
         Left -> Left
@@ -375,10 +374,10 @@ restart_later(#state{since = Since, wait_ms = Waited} = State) ->
     _ = erlang:send_after(WaitMs, self(), case WaitMs of 0 -> start; _ -> start_again end),
     State#state{edge = none, wait_ms = min(?WAIT_MS_MAX, max(?WAIT_MS_MIN, 2 * WaitMs))}.
 
-start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
+start(#state{config = #{socket_dir := Dir}} = State) ->
     case start_edge(State) of
         {ok, Port} ->
-            ok = halley_edge_dialer:connect(Dir, Workers, self()),
+            ok = halley_edge_dialer:connect(Dir, self()),
             State#state{edge = {port, Port}, since = now_ms()};
         {error, Line} ->
             ?LOG_ERROR("~ts", [Line]),
@@ -389,9 +388,9 @@ start(#state{config = #{socket_dir := Dir, workers := Workers}} = State) ->
 start_again(#state{config = Config, leaving = none} = State) ->
     case halley_edge_adoption:look(Config, unknown) of
         {adopt, Identity} ->
-            #{socket_dir := Dir, workers := Workers} = Config,
+            #{socket_dir := Dir} = Config,
             _ = erlang:send_after(?POLL_MS, self(), poll),
-            ok = halley_edge_dialer:connect(Dir, Workers, self()),
+            ok = halley_edge_dialer:connect(Dir, self()),
             State#state{edge = {adopted, Identity}, since = now_ms()};
         _ ->
             start(State)

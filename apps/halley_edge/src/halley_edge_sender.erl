@@ -1,9 +1,9 @@
 %% The messages to the writer of a link: from the link's process, and from those of its requests and
-%% replays. A handle has the writer, and for a trunk the slot, so that senders need not know whether
-%% the link is a trunk (protocol/link.md 13.3).
+%% replays. A handle has the writer, and on whose behalf it is used: of one slot, of the requests of
+%% all (`words'), or of the link itself (protocol/link.md 13.3).
 %%
 %% The bytes of a frame are added to the queue's counter here, before the message is sent; the
-%% writer subtracts them (halley_edge_writer).
+%% writer subtracts them (halley_edge_trunk_writer).
 -module(halley_edge_sender).
 
 -export([attach/3, to_slot/2, to_words/1]).
@@ -15,24 +15,24 @@
 -include("halley_edge.hrl").
 
 %% For `words' each frame begins with a connection, which is the word of a slot and a connection.
--opaque handle() :: {pid(), counters:counters_ref(), own | words | halley_links:slot()}.
+-opaque handle() :: {pid(), counters:counters_ref(), link | words | halley_links:slot()}.
 
-%% Hands over what halley_links:register/2 gave, and where the link begins: at the present heads,
-%% and at a time that is not after them.
+%% Hands over what halley_links:register_trunk/1 gave, and where the link begins: at the present
+%% heads, and at a time that is not after them. The handle is that of the link itself.
 -spec attach(pid(), halley_links:slot(), counters:counters_ref()) -> handle().
-attach(Writer, Slot, Queue) ->
+attach(Writer, Way, Queue) ->
     Second = halley_clock:wall_s(),
-    Writer ! {attach, Slot, Queue, Second, halley_history:heads()},
-    {Writer, Queue, own}.
+    Writer ! {attach, Way, Queue, Second, halley_history:heads()},
+    {Writer, Queue, link}.
 
-%% Of a trunk: what is sent by this handle is for one slot.
+%% What is sent by this handle is for one slot.
 -spec to_slot(halley_links:slot(), handle()) -> handle().
-to_slot(Slot, {Writer, Queue, own}) ->
+to_slot(Slot, {Writer, Queue, link}) ->
     {Writer, Queue, Slot}.
 
-%% Of a trunk: frames of all slots, which say by their words whose they are.
+%% Frames of all slots, which say by their words whose they are.
 -spec to_words(handle()) -> handle().
-to_words({Writer, Queue, own}) ->
+to_words({Writer, Queue, link}) ->
     {Writer, Queue, words}.
 
 %% The slot has no worker any more.
@@ -40,23 +40,20 @@ to_words({Writer, Queue, own}) ->
 gone({Writer, _, Slot}) when is_integer(Slot) ->
     tell(Writer, Slot, gone).
 
-tell(Writer, own, Message) ->
-    Writer ! Message,
-    ok;
-tell(Writer, Slot, Message) ->
+tell(Writer, Slot, Message) when is_integer(Slot) ->
     Writer ! {to_slot, Slot, Message},
     ok.
 
 %% Queues whole, encoded, costly frames; they stay together and in order.
 -spec send(handle(), [binary()]) -> ok.
-send({Writer, Queue, own}, Frames) ->
+send({Writer, Queue, link}, Frames) ->
     counters:add(Queue, 1, iolist_size(Frames)),
     Writer ! {send, Frames},
     ok;
 send({Writer, Queue, words}, Frames) ->
-    send({Writer, Queue, own}, [of_word(Frame) || Frame <- Frames]);
+    send({Writer, Queue, link}, [of_word(Frame) || Frame <- Frames]);
 send({Writer, Queue, Slot}, Frames) ->
-    send({Writer, Queue, own}, [within(Slot, Frame) || Frame <- Frames]).
+    send({Writer, Queue, link}, [within(Slot, Frame) || Frame <- Frames]).
 
 of_word(<<Length:32, Type, Slot:16, Conn:48, Rest/binary>>) ->
     within(Slot, <<Length:32, Type, Conn:64, Rest/binary>>).
@@ -66,15 +63,15 @@ within(Slot, Frame) ->
 
 %% Queues a frame that costs no credit.
 -spec free(handle(), {ping | pong | credit, non_neg_integer()} | {keys, halley_jwks:set()}) -> ok.
-free({Writer, Queue, own}, Frame) ->
+free({Writer, Queue, link}, Frame) ->
     Encoded = iolist_to_binary(halley_edge_codec:encode(Frame)),
     counters:add(Queue, 1, ?MESSAGE_BYTES + byte_size(Encoded)),
     Writer ! {free, Encoded},
     ok.
 
-%% The worker gave credit back.
+%% The edge gave credit back.
 -spec credit(handle(), Bytes :: non_neg_integer()) -> ok.
-credit({Writer, Queue, own}, Bytes) ->
+credit({Writer, Queue, link}, Bytes) ->
     counters:add(Queue, 1, ?MESSAGE_BYTES),
     Writer ! {credit, Bytes},
     ok.

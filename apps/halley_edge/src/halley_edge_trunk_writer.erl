@@ -1,6 +1,22 @@
-%% The writing half of a trunk (protocol/link.md 13), as halley_edge_writer is that of a worker's
-%% link: it gathers and bounds in the same way, and receives the same messages of
-%% halley_links_queue, for all workers of the edge; {to_slot, Slot, Message} is for one of them.
+%% The writing half of a link (protocol/link.md 13): one process, which turns messages into frames,
+%% knows where the trunk and its slots stand (halley_edge_position), and keeps the credit that the
+%% edge granted (4).
+%%
+%% It gathers: frames collect until 64 KiB are together or its mailbox is empty, then they are
+%% written at once, so batching needs no timer (halley_edge_output).
+%%
+%% The queue is bounded by bytes, not by messages: the sender of a frame adds its bytes to the
+%% counter that halley_links gave the link (index 1), free ones too, and the writer subtracts them
+%% when they were handed to the socket. Events stop at `link_queue_bytes_max': halley_links_queue
+%% sends none and the trunk is behind. Once the backlog is small the writer starts a catch-up, as it
+%% does when a sync began at an older cursor (10.6). Other frames may take as much again; beyond
+%% that the link ends with GOODBYE 8 (4.7).
+%%
+%% Messages from halley_links_queue, which counts the first four only: {deliver, Deliveries},
+%% {members, What, Group, Words}, {close_sessions, Reason, Words}, {presence, Told}, {end_group,
+%% Group}, {mark, Shard, Seq}; the rest by halley_edge_sender and halley_edge_catchup, of which
+%% {to_slot, Slot, Message} is for one worker. Messages about groups stay in order with the events:
+%% while these are held, so are they (docs/internals/celebrities.md).
 %%
 %% A slot follows the trunk, or is apart (halley_edge_apart). Those that follow have the trunk's
 %% position, and an event for them is one frame. A worker that syncs with sessions is apart: it gets
@@ -36,8 +52,7 @@
     due = halley_edge_gather:due() :: halley_edge_gather:due()
 }).
 
-%% Starts a writer for the calling process. It waits for halley_edge_sender:attach/3, with the
-%% trunk's way.
+%% Starts a writer for the calling link. It waits for halley_edge_sender:attach/3.
 -spec start_link(gen_tcp:socket(), Window :: pos_integer()) -> {ok, pid()}.
 start_link(Socket, Window) ->
     halley_edge_gather:start_link(?MODULE, [Socket, Window]).
@@ -178,7 +193,8 @@ members(Slot, {members, What, Group, Words} = Members, #state{apart = Apart} = S
             of_group(Members, State)
     end.
 
-%% As in halley_edge_writer: it mustn't overtake events that are held.
+%% A catch-up looks nothing up in groups, so their changes need not wait for it; but they must not
+%% overtake events that are held.
 of_group(Message, #state{position = Position} = State) ->
     case halley_edge_position:mode(Position) of
         holding -> keep(Message, State);
@@ -311,7 +327,9 @@ join(#state{apart = Apart, position = Position, way = Way} = State) ->
 
 %%% Catch-ups
 
-%% As in halley_edge_writer: never in the midst of a message.
+%% A trunk that is behind catches up when what waits is little. Never in the midst of a message:
+%% what is sent then would be sent again. The time that cursors carry is that of the last moment at
+%% which nothing waited here, or was left to a catch-up: what they lack is not older.
 behind(Second, #state{way = Way, position = Position} = State) ->
     case halley_links_backpressure:is_behind(Way) of
         false ->

@@ -3,10 +3,9 @@
 %% back.
 %%
 %% It opens and closes the worker's sessions (halley_edge_sessions), hands on what is for their
-%% replays, counts metrics, and keeps inspections. Its slot is the link's, or the worker's place on
-%% a trunk; its writer's handle knows which.
+%% replays, counts metrics, and keeps inspections. Its slot is the worker's place on the trunk.
 %%
-%% Not here: requests, which all workers of a trunk have in common, and the link.
+%% Not here: requests, which all workers have in common, and the link.
 -module(halley_edge_worker).
 
 -export([new/5, ended/1, slot/1, replays/1, frame/2, judged/3, wish/2, enter/2, replay_ended/2,
@@ -45,7 +44,7 @@ new(Index, Slot, Writer, Metrics, Hello) ->
             keeps_views = halley_edge_rights:keeps_views(Hello),
             sessions = halley_edge_sessions:new(Slot, Index, Writer, Replays)}.
 
-%% A worker of a trunk has lost its place.
+%% It has lost its place.
 -spec ended(worker()) -> ok.
 ended(#worker{slot = Slot, writer = Writer} = Worker) ->
     Replays = replays(Worker),
@@ -148,7 +147,7 @@ said(_, none, Sessions) -> Sessions;
 said(Conn, {Rights, Subjects}, Sessions) ->
     halley_edge_sessions:subscriptions(Conn, Rights, Subjects, Sessions).
 
-%% A session wants to be subscribed to a subject, or no longer. On a trunk its connection is a word.
+%% A session wants to be subscribed to a subject, or no longer. Its connection is a word.
 -spec wish(halley_edge_requests:wish(), worker()) -> ok.
 wish({What, Word, User, Subject, Answer}, #worker{sessions = Sessions}) ->
     halley_edge_sessions:wish({What, Word band (?CONN_LIMIT - 1), User, Subject, Answer}, Sessions).

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, next/2, settled/1, link_process/1]).
+-import(halley_edge_helper, [until/1, next/2, settled/1, link_process/0]).
 
 -define(MAX, 3).
 %% Sessions that may be on their way out (halley_sessions).
@@ -139,7 +139,7 @@ a_poll_that_returns_pushes_nobody_out(Config) ->
          until(fun() -> conns() =:= [1, 2, 3] end)
      end || {Rule, Conn} <- [{newest_wins, 4}, {refuse, 5}]].
 
-%% A poll that ends on one worker while the next one begins on another is not refused for it.
+%% A poll that ends on one edge while the next one begins on another is not refused for it.
 one_poll_after_the_other(Config) ->
     [One, Other] = edges(Config, 2),
     open(One, [1, 2]),
@@ -172,8 +172,8 @@ once_they_entered_they_count_once(Config) ->
     [Edge] = edges(Config, 1),
     open(Edge, [1]),
     opened(Edge, [1]),
-    Link = link_process(0),
-    Replays = halley_edge_helper:replays(0),
+    Link = link_process(),
+    Replays = halley_edge_helper:replays(),
     erlang:suspend_process(Replays),
     return(Edge, [11]),
     opened(Edge, [11]),
@@ -261,8 +261,13 @@ a_single_session_costs_no_row(Config) ->
 
 %%%
 
+%% The first has the dialer's link.
 edges(Config, Count) ->
-    Edges = halley_edge_helper:linked(proplists:get_value(dir, Config), Count, fake_edge:hello()),
+    Dir = proplists:get_value(dir, Config),
+    First = halley_edge_helper:linked(Dir, fake_edge:hello()),
+    Edges = [First | [Edge || _ <- lists:seq(2, Count),
+                              {Edge, _} <- [halley_edge_helper:linked_beside(Dir,
+                                                                             fake_edge:hello())]]],
     [fake_edge:send(Edge, Frame) || Edge <- Edges, Frame <- [{sync_begin, 0, <<>>}, sync_end]],
     Edges.
 

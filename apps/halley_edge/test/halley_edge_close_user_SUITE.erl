@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, next/2, alive/1, link_process/1, replays/1]).
+-import(halley_edge_helper, [until/1, next/2, alive/1, link_process/0, replays/0]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -53,7 +53,7 @@ a_deleted_user_keeps_no_held_session(Config) ->
 one_that_enters_just_then(Config) ->
     Edge = edge(Config),
     held(Edge, 1, <<"anna">>),
-    {Link, Replays} = {link_process(0), replays(0)},
+    {Link, Replays} = {link_process(), replays()},
     true = erlang:suspend_process(Replays),
     fake_edge:send(Edge, {replayed, 1}),
     ok = alive(Edge),
@@ -72,7 +72,7 @@ one_that_enters_just_then(Config) ->
 %% Workers of a trunk have connections of the same id, and one link's process.
 only_of_its_worker_on_a_trunk(Config) ->
     Edge = fake_trunk:start(proplists:get_value(dir, Config), 2),
-    ok = halley_edge_dialer:connect(proplists:get_value(dir, Config), 1, self()),
+    ok = halley_edge_dialer:connect(proplists:get_value(dir, Config), self()),
     Trunk = fake_trunk:until(fun(T) ->
         fake_trunk:follows(0, T) andalso fake_trunk:follows(1, T)
     end, fake_trunk:new(Edge, 2)),
@@ -94,7 +94,7 @@ only_of_its_worker_on_a_trunk(Config) ->
 %% A worker's edge that is linked and has nothing to sync.
 edge(Config) ->
     Dir = proplists:get_value(dir, Config),
-    [Edge] = halley_edge_helper:linked(Dir, 1, fake_edge:hello()),
+    Edge = halley_edge_helper:linked(Dir, fake_edge:hello()),
     fake_edge:send(Edge, {sync_begin, 0, <<>>}),
     fake_edge:send(Edge, sync_end),
     Edge.

@@ -311,13 +311,13 @@ response() ->
 
 hello_brain() ->
     ?LET({Window, Node, Settings}, {window(), binary(), list({binary(), binary()})},
-         {hello_brain, #{version => 4, window => Window, node => Node, settings => Settings}}).
+         {hello_brain, #{version => 6, window => Window, node => Node, settings => Settings}}).
 
 hello_edge() ->
     ?LET({Window, Pid, Worker, Texts, Metrics},
          {window(), u(32), u(16), vector(3, binary()),
           list({metric_name(), oneof([counter, gauge]), text()})},
-         {hello_edge, #{version => 4, window => Window, pid => Pid, worker => Worker,
+         {hello_edge, #{version => 6, window => Window, pid => Pid, worker => Worker,
                         workers => 65535, build => hd(Texts), public_listen => lists:nth(2, Texts),
                         api_listen => lists:nth(3, Texts), connections_max => Pid,
                         metrics => Metrics}}).

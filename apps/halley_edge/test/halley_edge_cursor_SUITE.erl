@@ -11,26 +11,14 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [{group, link}, {group, trunk}].
-
-groups() ->
-    [{Way, [held_up, held_up_by_a_write, idle]} || Way <- [link, trunk]].
-
-init_per_group(Way, Config) ->
-    [{way, Way} | Config].
-
-end_per_group(_, _) ->
-    ok.
+    [held_up, held_up_by_a_write, idle].
 
 init_per_testcase(_, Config) ->
     Brain = halley_edge_test_brain:start(#{}),
     Dir = string:trim(os:cmd("mktemp -d")),
-    Started = case proplists:get_value(way, Config) of
-        link -> fake_worker:new(fake_edge:start(halley_edge_dial:path(Dir, 0)));
-        trunk -> fake_trunk:new(fake_edge:start(halley_edge_dial:trunk_path(Dir), hello()), 1)
-    end,
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
-    Begun = take_until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, Started),
+    Started = fake_worker:new(fake_edge:start(halley_edge_dial:path(Dir))),
+    ok = halley_edge_dialer:connect(Dir, self()),
+    Begun = fake_worker:until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, Started),
     [{brain, Brain}, {dir, Dir}, {edge, opened(1, <<"anna">>, Begun)} | Config].
 
 end_per_testcase(_, Config) ->
@@ -68,9 +56,9 @@ lacks_what_waited(Before, GoOn, Config) ->
     timer:sleep(1100),
     GoOn(),
     Moved = at(Heads, proplists:get_value(edge, Config)),
-    ?assertEqual(Before, length(fake_worker:seen(1, worker(Moved)))),
+    ?assertEqual(Before, length(fake_worker:seen(1, Moved))),
     ?assert(time_ms(Moved) =< LackedMs),
-    _ = take_until(fun(W) -> length(fake_worker:seen(1, W)) =:= Before + 1 end, Moved).
+    _ = fake_worker:until(fun(W) -> length(fake_worker:seen(1, W)) =:= Before + 1 end, Moved).
 
 publish_until_stuck(Writer, Published) ->
     timer:sleep(100),
@@ -97,38 +85,20 @@ time_goes_on(Ms, Conn, Edge) ->
         false when Conn < 6 -> time_goes_on(Ms, Conn + 1, Opened)
     end.
 
-%% Of a trunk with a window that no socket holds.
-hello() ->
-    #{window := Window} = fake_edge:hello(),
-    (fake_trunk:hello(1))#{window := Window}.
-
-%% A fake_worker, or the one worker of a fake_trunk.
-worker(#{workers := #{0 := Worker}}) -> Worker;
-worker(Worker) -> Worker.
-
-take_until(Condition, #{workers := _} = Trunk) ->
-    fake_trunk:until(fun(T) -> Condition(worker(T)) end, Trunk);
-take_until(Condition, Worker) ->
-    fake_worker:until(Condition, Worker).
-
-opened(Conn, User, Edge) ->
-    Open = fun(Worker) -> fake_worker:open(Conn, User, Worker) end,
-    take_until(fun fake_worker:connected/1, case Edge of
-        #{workers := _} -> fake_trunk:change(0, Open, Edge);
-        _ -> Open(Edge)
-    end).
+opened(Conn, User, Worker) ->
+    fake_worker:until(fun fake_worker:connected/1, fake_worker:open(Conn, User, Worker)).
 
 writer() ->
     [#{writer := Writer}] = halley_links:list(),
     Writer.
 
 at(Heads, Edge) ->
-    take_until(fun(#{cursor := Cursor}) ->
+    fake_worker:until(fun(#{cursor := Cursor}) ->
         {ok, #{vector := Vector}} = halley_cursor:decode(Cursor),
         halley_vector:is_reached(Heads, Vector)
     end, Edge).
 
 %% Of the cursor where the worker stands.
 time_ms(Edge) ->
-    {ok, #{at := Second}} = halley_cursor:decode(fake_worker:cursor(worker(Edge))),
+    {ok, #{at := Second}} = halley_cursor:decode(fake_worker:cursor(Edge)),
     Second * 1000.

@@ -17,7 +17,7 @@ suite() ->
 all() ->
     [both_serve_until_the_old_one_has_drained, names_that_were_removed_are_found,
      stop_cuts_the_drain_of_a_replaced_edge_short, an_edge_that_does_not_drain_is_killed,
-     an_edge_that_cannot_start_replaces_none].
+     an_edge_that_cannot_start_replaces_none, an_edge_with_a_link_for_each_worker_drains_alone].
 
 init_per_testcase(Case, Config) ->
     halley_edge_runner_SUITE:init_per_testcase(Case, Config).
@@ -34,13 +34,13 @@ both_serve_until_the_old_one_has_drained(Config) ->
     {ok, Runner} = start_runner(),
     [Second] = edge_pids(Config) -- [Pid],
     ?assert(os_alive(Pid)),
-    ?assertEqual([0, 0, 1, 1], lists:sort([W || #{info := #{worker := W}} <- halley_links:list()])),
-    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    ?assertEqual(2, links()),
+    ?assertMatch({ok, _}, halley_edge_dialer:link()),
     until(fun() -> not os_alive(Pid) end),
     ?assert(erlang:monotonic_time(millisecond) - Began >= 3000),
-    until(fun() -> length(halley_links:list()) =:= 2 end),
-    %% Its sockets have their names, for the next brain.
-    until(fun() -> length(sockets(Config)) =:= 2 andalso second_names(Config) =:= [] end),
+    until(fun() -> links() =:= 1 end),
+    %% Its socket has its name, for the next brain.
+    until(fun() -> length(sockets(Config)) =:= 1 andalso second_names(Config) =:= [] end),
     kill(Runner),
     {ok, _} = start_runner(),
     ?assertEqual([Second], edge_pids(Config)).
@@ -54,9 +54,9 @@ names_that_were_removed_are_found(Config) ->
     kill(Runner),
     ok = halley_edge_dialer:disconnect(),
     [ok = file:delete(Socket) || Socket <- sockets(Config)],
-    ?assertMatch([_, _], second_names(Config)),
+    ?assertMatch([_], second_names(Config)),
     {ok, _} = start_runner(),
-    ?assertEqual([0, 1], lists:sort(maps:keys(halley_edge_dialer:links()))),
+    ?assertMatch({ok, _}, halley_edge_dialer:link()),
     ?assertEqual([Second], edge_pids(Config) -- [Pid]).
 
 %% The brain stops while an edge that was replaced still drains: both are gone then.
@@ -75,7 +75,7 @@ an_edge_that_does_not_drain_is_killed(Config) ->
     Pid = start_edge(Config, "127.0.0.2:8"),
     {ok, _} = start_runner(),
     until(fun() -> not os_alive(Pid) end),
-    until(fun() -> length(halley_links:list()) =:= 2 end).
+    until(fun() -> links() =:= 1 end).
 
 %% 9.3: "An edge that can't start replaces none": the next brain finds the old one.
 an_edge_that_cannot_start_replaces_none(Config) ->
@@ -83,15 +83,28 @@ an_edge_that_cannot_start_replaces_none(Config) ->
     application:set_env(halley_edge, public_listen, "127.0.0.1:1"),
     ?assertEqual("public.listen: port in use", failure()),
     ?assert(os_alive(Pid)),
-    %% As with a brain that ends: its links do, too.
+    %% As with a brain that ends: its link does, too.
     [ok = halley_edge_link:stop(Link)
      || {_, Link, _, _} <- supervisor:which_children(halley_edge_link_sup)],
     application:set_env(halley_edge, public_listen, "127.0.0.2:8"),
     {ok, _} = start_runner(),
     ?assertEqual([Pid], edge_pids(Config)).
 
+%% protocol/link.md 1.4: the brain doesn't link to one of an earlier build, which is drained by a
+%% signal while the new one serves. The names of its sockets are gone with it.
+an_edge_with_a_link_for_each_worker_drains_alone(Config) ->
+    Pid = start_edge(Config, "127.0.0.1:3"),
+    {ok, _} = start_runner(),
+    ?assertMatch([_], edge_pids(Config) -- [Pid]),
+    ?assertEqual(1, links()),
+    until(fun() -> not os_alive(Pid) end),
+    until(fun() -> [filename:basename(Path) || Path <- sockets(Config)] =:= ["trunk.sock"] end),
+    ?assertMatch({ok, _}, halley_edge_dialer:link()).
+
+links() -> length(supervisor:which_children(halley_edge_link_sup)).
+
 sockets(Config) ->
-    filelib:wildcard(filename:join([proplists:get_value(dir, Config), "edge", "worker-?.sock"])).
+    filelib:wildcard(filename:join([proplists:get_value(dir, Config), "edge", "*.sock"])).
 
 second_names(Config) ->
     filelib:wildcard(filename:join([proplists:get_value(dir, Config), "edge", "*.kept"])).

@@ -410,8 +410,8 @@ inspections_are_bounded(Config) ->
 %% A worker that is linked and has nothing to sync.
 worker(Config) ->
     Dir = proplists:get_value(dir, Config),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir)),
+    ok = halley_edge_dialer:connect(Dir, self()),
     fake_worker:until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, fake_worker:new(Edge)).
 
 ready(Worker) -> fake_worker:until(fun fake_worker:connected/1, Worker).

@@ -67,7 +67,7 @@ killed_with_joins_in_flight(Config) ->
 a_sync_behind_the_writers_end(Config) ->
     Dir = proplists:get_value(dir, Config),
     Edge = start(Dir),
-    ok = halley_edge_dialer:connect(Dir, ?WORKERS, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     Link = link_up(),
     Monitor = monitor(process, Link),
     ok = sys:suspend(Link),
@@ -98,7 +98,7 @@ each_trunk(Draw, Do, Config) ->
     ct:log("seed ~b", [Seed]),
     Publisher = spawn_link(fun publish_on/0),
     First = start(Dir),
-    ok = halley_edge_dialer:connect(Dir, ?WORKERS, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     {Last, _} = lists:foldl(fun(N, {Edge, Random}) ->
         Link = link_up(),
         {Drawn, Next} = Draw(Random),
@@ -119,15 +119,13 @@ each_trunk(Draw, Do, Config) ->
     in_its_right_mind(Last).
 
 start(Dir) ->
-    fake_edge:start(halley_edge_dial:trunk_path(Dir), fake_trunk:hello(?WORKERS)).
+    fake_edge:start(halley_edge_dial:path(Dir), fake_trunk:hello(?WORKERS)).
 
 say(Bytes, Edge) -> fake_edge:send_raw(Edge, Bytes).
 
-%% All workers are told of the one link.
 link_up() ->
-    [receive {link_up, W, #{worker := 65535}} -> ok after ?WAIT_MS -> error(not_up) end
-     || W <- lists:seq(0, ?WORKERS - 1)],
-    #{0 := Link} = halley_edge_dialer:links(),
+    receive {link_up, #{worker := 65535}} -> ok after ?WAIT_MS -> error(not_up) end,
+    {ok, Link} = halley_edge_dialer:link(),
     Link.
 
 %% By a clause, or with the connection.

@@ -5,7 +5,7 @@
 -include("support/halley_edge_wait.hrl").
 -compile([export_all, nowarn_export_all]).
 
--import(halley_edge_helper, [until/1, link_process/1]).
+-import(halley_edge_helper, [until/1, link_process/0]).
 
 -define(SESSIONS, 20000).
 -define(AT_ONCE, 5000).
@@ -64,7 +64,7 @@ a_process_that_is_gone(_) ->
 %% All that the link does from here on is heartbeats.
 a_link_rests_after_a_login(Config) ->
     Edge = halley_edge_link_SUITE:synced(Config),
-    Link = link_process(0),
+    Link = link_process(),
     [fake_edge:send(Edge, {open, [{Conn, 1, <<"u", (integer_to_binary(Conn))/binary>>, <<>>}
                                   || Conn <- lists:seq(First, First + ?AT_ONCE - 1)]})
      || First <- lists:seq(1, ?SESSIONS, ?AT_ONCE)],

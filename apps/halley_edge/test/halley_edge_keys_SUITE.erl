@@ -35,7 +35,7 @@ keys_are_told_when_they_change(Config) ->
     in_force(<<"first">>),
     Edge = linked(Config),
     {keys, _} = keys(Edge),
-    [#{info := #{link := Link}}] = halley_links:list(),
+    Link = halley_edge_helper:link_process(),
     Link ! token_keys_changed,
     in_force(<<"second">>),
     Link ! token_keys_changed,
@@ -76,13 +76,13 @@ edge(Config) ->
 
 edge(Config, Hello) ->
     Dir = proplists:get_value(dir, Config),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0), Hello),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir), Hello),
+    ok = halley_edge_dialer:connect(Dir, self()),
     Edge.
 
 linked(Config) ->
     Edge = edge(Config),
-    receive {link_up, 0, _} -> ok after 60000 -> error(not_up) end,
+    receive {link_up, _} -> ok after 60000 -> error(not_up) end,
     Edge.
 
 keys(Edge) ->

@@ -17,7 +17,8 @@ all() ->
     [waits_for_a_silent_edge_to_go, waits_for_its_program, waits_for_a_program_that_can_be_run,
      waits_for_its_directory, waits_for_a_directory_that_is_its_own, adopts_without_a_program,
      adopts_again_whom_it_took_for_dead, stops_an_edge_that_it_has_no_link_to,
-     a_killed_first_edge_ends_nothing, another_worker_speaks_for_one_that_stands_still].
+     a_killed_first_edge_ends_nothing, an_edge_that_stands_still_is_dialled_again,
+     an_edge_with_a_link_for_each_worker_is_replaced].
 
 init_per_testcase(Case, Config) ->
     Ready = halley_edge_runner_SUITE:init_per_testcase(Case, Config),
@@ -32,7 +33,7 @@ waits_for_a_silent_edge_to_go(Config) ->
     ok = halley_limits:set(#{handshake_ms_max => 100}),
     Dir = filename:join(proplists:get_value(dir, Config), "edge"),
     ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),
+    Stranger = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir)), none),
     {ok, _} = start_runner(),
     ?assertEqual([], edge_pids(Config)),
     fake_edge:stop(Stranger),
@@ -87,14 +88,13 @@ adopts_without_a_program(Config) ->
     {ok, Program} = application:get_env(halley_edge, program),
     application:set_env(halley_edge, program, "/nowhere/halley-edge"),
     {ok, Runner} = start_runner(),
-    Links = halley_edge_dialer:links(),
-    ?assertEqual([0, 1], lists:sort(maps:keys(Links))),
+    {ok, _} = Link = halley_edge_dialer:link(),
     ?assertEqual([Pid], edge_pids(Config)),
     %% It dies, and another one is started once there is a program.
     halley_edge_runner_SUITE:signal("KILL", Pid),
     until(fun() -> edge_pids(Config) =:= [] andalso has_no_edge() end),
     application:set_env(halley_edge, program, Program),
-    linked_again(Links),
+    linked_again(Link),
     ?assertMatch([_], edge_pids(Config)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
 
@@ -109,11 +109,11 @@ adopts_again_whom_it_took_for_dead(Config) ->
     ok = file:change_mode(Wrapper, 8#700),
     application:set_env(halley_edge, program, Wrapper),
     {ok, Runner} = start_runner(),
-    Links = halley_edge_dialer:links(),
+    Link = halley_edge_dialer:link(),
     ok = meck:new(halley_edge_process, [passthrough, no_link]),
     ok = meck:expect(halley_edge_process, is_alive, ['_'],
                      meck:seq([meck:val(false), meck:passthrough()])),
-    linked_again(Links),
+    linked_again(Link),
     until(fun() -> not has_no_edge() end),
     ?assertEqual([Pid], edge_pids(Config)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
@@ -147,20 +147,39 @@ a_killed_first_edge_ends_nothing(Config) ->
     ?assert(filelib:is_file(Mark)),
     ?assertEqual(Runner, whereis(halley_edge_runner)).
 
-%% A brain that is started while a worker stands still finds its edge all the same, and can stop it.
-another_worker_speaks_for_one_that_stands_still(Config) ->
-    %% It waits as long for the one that stands still, and the other one may be slow.
-    ok = halley_limits:set(#{handshake_ms_max => 3000}),
-    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
-    ok = filelib:ensure_dir(filename:join(Dir, "x")),
-    _ = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 0)), none),
-    Hello = (fake_edge:hello())#{worker := 1, workers := 2},
-    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir, 1)), Hello),
-    Looked = #{socket_dir => Dir, public => "127.0.0.1:8", api => "127.0.0.1:9", workers => 2,
-               sandbox => off, tls_files => []},
-    ?assertMatch({replace, 2, {ok, _}}, halley_edge_adoption:look(Looked, unknown)),
+%% A brain that is started meanwhile finds its edge all the same, and can stop it.
+an_edge_that_stands_still_is_dialled_again(Config) ->
+    ok = halley_limits:set(#{handshake_ms_max => 1000}),
+    Dir = socket_dir(Config),
+    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir)), none),
+    GoesOn = spawn_link(fun() ->
+        timer:sleep(1500),
+        ok = fake_edge:say(Edge, (fake_edge:hello())#{workers := 2})
+    end),
+    ?assertMatch({replace, 2, {ok, _}}, halley_edge_adoption:look(looked(Dir), unknown)),
+    ?assertNot(is_process_alive(GoesOn)),
     ?assertMatch({ok, {ok, _}}, halley_edge_adoption:shutdown(Dir, 7)),
     ?assertEqual({shutdown, 7}, halley_edge_helper:next(Edge, shutdown)).
+
+%% protocol/link.md 1.4: one of an earlier build. It can be asked to stop, and not be linked to.
+an_edge_with_a_link_for_each_worker_is_replaced(Config) ->
+    Dir = socket_dir(Config),
+    Hello = (fake_edge:hello())#{workers := 2, public_listen := <<"127.0.0.1:8">>,
+                                 api_listen := <<"127.0.0.1:9">>},
+    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path_of_worker(Dir)),
+                           fake_edge:of_worker(Hello)),
+    ?assertMatch({replace, 0, {ok, _}}, halley_edge_adoption:look(looked(Dir), unknown)),
+    ?assertMatch({ok, {ok, _}}, halley_edge_adoption:shutdown(Dir, 7)),
+    ?assertEqual({shutdown, 7}, halley_edge_helper:next(Edge, shutdown)).
+
+socket_dir(Config) ->
+    Dir = filename:join(proplists:get_value(dir, Config), "edge"),
+    ok = filelib:ensure_path(Dir),
+    Dir.
+
+looked(Dir) ->
+    #{socket_dir => Dir, public => "127.0.0.1:8", api => "127.0.0.1:9", workers => 2,
+      sandbox => on, tls_files => []}.
 
 has_no_edge() ->
     State = sys:get_state(halley_edge_runner, infinity),

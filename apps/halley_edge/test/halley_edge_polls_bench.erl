@@ -47,9 +47,9 @@ publish(Subjects) ->
     publish(Rest).
 
 worker(Dir, Polls, Cursor, Little) ->
-    Path = halley_edge_dial:path(Dir, 0),
+    Path = halley_edge_dial:path(Dir),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     {ok, Socket} = gen_tcp:accept(Listen),
     Hello = (fake_edge:hello())#{window := 2097152},
     ok = inet:setopts(Socket, [{active, true}]),
@@ -71,7 +71,7 @@ worker(Dir, Polls, Cursor, Little) ->
                At(100)]).
 
 send(Socket, Frames) ->
-    ok = gen_tcp:send(Socket, [halley_edge_codec:encode(Frame) || Frame <- Frames]).
+    ok = gen_tcp:send(Socket, [fake_edge:bytes(Frame) || Frame <- Frames]).
 
 open_much(#{socket := Socket, next := Conn, cursor := Cursor, much := Much} = State) ->
     send(Socket, [{open, [{Conn, ?POLL, <<"much">>, Cursor}]}]),
@@ -114,7 +114,7 @@ answered(_, State) ->
 %% What costs credit, and which polls were answered.
 frames(<<Length:32, Frame:Length/binary, Rest/binary>>, Cost, Conns, Socket) ->
     case Frame of
-        <<16#19, Conn:64, _/binary>> ->
+        <<16#24, _:16, 16#19, Conn:64, _/binary>> ->
             frames(Rest, Cost + Length + 4, [Conn | Conns], Socket);
         <<16#01, Nonce:64>> ->
             send(Socket, [{pong, Nonce}]),

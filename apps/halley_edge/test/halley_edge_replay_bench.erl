@@ -111,13 +111,13 @@ one_round(Round, Peer, Dir, Cursor) ->
     {CpuBefore, _} = erlang:statistics(runtime),
     Bench = self(),
     Sampler = spawn_link(fun() -> sample(Bench, Rest) end),
-    Path = halley_edge_dial:path(Dir, 0),
+    Path = halley_edge_dial:path(Dir),
     Asked = spawn_monitor(fun() ->
         exit(timer:tc(fun() -> peer:call(Peer, ?MODULE, one_worker, [Path, [<<"ann">>], Cursor],
                                          infinity)
                       end))
     end),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     {Us, Items} = receive {'DOWN', Monitor, process, Pid, Result} when {Pid, Monitor} =:= Asked ->
                       Result
                   end,
@@ -167,11 +167,11 @@ back([Users, Rounds]) ->
 
 %% Microseconds for each of the users. Each comes in an OPEN of its own.
 back_round(Peer, Dir, Users, Cursor) ->
-    Path = halley_edge_dial:path(Dir, 0),
+    Path = halley_edge_dial:path(Dir),
     {_, Monitor} = spawn_monitor(fun() ->
         0 = peer:call(Peer, ?MODULE, returning, [Path, Users, Cursor], infinity)
     end),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     timer:sleep(?PAUSE_MS div 2),
     {Before, _} = erlang:statistics(runtime),
     receive {'DOWN', Monitor, process, _, normal} -> ok end,
@@ -233,9 +233,9 @@ returning(Path, Users, Cursor) ->
     Items.
 
 worker(Dir, Users, Cursor) ->
-    Path = halley_edge_dial:path(Dir, 0),
+    Path = halley_edge_dial:path(Dir),
     {ok, Listen} = gen_tcp:listen(0, [binary, {ifaddr, {local, Path}}, {active, false}]),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    ok = halley_edge_dialer:connect(Dir, self()),
     accepted(Listen, Users, Cursor).
 
 accepted(Listen, Users, Cursor) ->
@@ -248,7 +248,7 @@ accepted(Listen, Users, Cursor) ->
     serve(Socket, <<>>, length(Users), 0).
 
 send(Socket, Frames) ->
-    ok = gen_tcp:send(Socket, [halley_edge_codec:encode(Frame) || Frame <- Frames]).
+    ok = gen_tcp:send(Socket, [fake_edge:bytes(Frame) || Frame <- Frames]).
 
 serve(_, _, 0, Items) ->
     Items;
@@ -260,9 +260,10 @@ serve(Socket, Buffer, Left, Items) ->
 
 frames(<<Length:32, Frame:Length/binary, Rest/binary>>, Out, Cost, Done, Items) ->
     case Frame of
-        <<16#19, Conn:64, Flags, L, _:L/binary, H, _:H/binary-unit:64, N:16, _/binary>> ->
+        <<16#24, _:16, 16#19, Conn:64, Flags, L, _:L/binary, H, _:H/binary-unit:64, N:16,
+          _/binary>> ->
             Answer = case Flags of
-                0 -> [halley_edge_codec:encode({replayed, Conn})];
+                0 -> [fake_edge:bytes({replayed, Conn})];
                 8 -> []
             end,
             frames(Rest, Answer ++ Out, Cost + Length + 4, Done + Flags div 8, Items + N);

@@ -29,10 +29,11 @@ all() ->
 init_per_testcase(Case, Config) ->
     Brain = halley_edge_test_brain:start(limits(Case)),
     Dir = string:trim(os:cmd("mktemp -d")),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
-    receive {link_up, 0, _} -> ok after ?WAIT_MS -> error(not_up) end,
-    #{0 := Link} = halley_edge_dialer:links(),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir)),
+    ok = halley_edge_dialer:connect(Dir, self()),
+    receive {link_up, _} -> ok after ?WAIT_MS -> error(not_up) end,
+    {ok, Link} = halley_edge_dialer:link(),
+    [fake_edge:send(Edge, Frame) || Frame <- [{sync_begin, 0, <<>>}, sync_end]],
     [{brain, Brain}, {dir, Dir}, {edge, Edge}, {link, Link} | Config].
 
 end_per_testcase(_, Config) ->
@@ -347,7 +348,7 @@ answers(Config, Ms) ->
 still_linked(Config) ->
     request(Config, 1000, <<"GET">>, <<"/echo">>),
     ?assertMatch({response, 1000, 200, _, _, _, _}, next(Config, response)),
-    ?assertEqual(#{0 => proplists:get_value(link, Config)}, halley_edge_dialer:links()).
+    ?assertEqual({ok, proplists:get_value(link, Config)}, halley_edge_dialer:link()).
 
 expect_goodbye(Config, Code, Clause) ->
     {goodbye, Code, Reason} = next(Config, goodbye),

@@ -8,7 +8,7 @@
 
 -import(taken_edge, [attacked/2, synced/1, cut/1, goodbye/1, queued/0, broken/1,
                      user/1]).
--import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, field/3]).
+-import(halley_edge_helper, [until/1, alive/1, next/2, link_process/0, field/3]).
 
 -define(VICTIM, <<"anna">>).
 %% The honest worker's connection.
@@ -89,14 +89,16 @@ wrong_order(Config) ->
              ?assertMatch({goodbye, Code, <<Clause:3/binary, _/binary>>}, goodbye(Edge)),
              synced(Edge)
          end || {Code, Clause, Frames} <- Orders],
-        %% Before the sync, and in it.
+        %% Before the sync, when the worker has no slot, and in it.
         [begin
              cut(Edge),
              [fake_edge:send(Edge, Frame) || Frame <- Frames],
-             ?assertMatch({goodbye, 1, <<"6.1", _/binary>>}, goodbye(Edge)),
+             ?assertMatch({goodbye, 1, <<Clause:Bytes/binary, _/binary>>}, goodbye(Edge)),
              synced(Edge)
-         end || Frames <- [[Open], [{close, [{1, 0, 1}]}], [sync_end],
-                           [{sync_begin, 1, <<>>}, {sync_begin, 1, <<>>}]]],
+         end || {Clause, Frames} <- [{<<"13.4">>, [Open]}, {<<"13.4">>, [{close, [{1, 0, 1}]}]},
+                                     {<<"13.4">>, [sync_end]},
+                                     {<<"6.1">>, [{sync_begin, 1, <<>>}, {sync_begin, 1, <<>>}]}],
+                Bytes <- [byte_size(Clause)]],
         %% Before the hello (3.1), and none at all is refused by the link's suite.
         until(fun() -> length(halley_sessions:of_user(?VICTIM)) =:= 1 end)
     end).
@@ -267,10 +269,10 @@ has_open(N) ->
     Of = field(halley_edge_link, state, workers),
     Sessions = field(halley_edge_worker, worker, sessions),
     Open = field(halley_edge_sessions, sessions, open),
-    _ = sys:replace_state(link_process(1), fun(State) ->
-        #{1 := Worker} = Workers = element(Of, State),
+    _ = sys:replace_state(link_process(), fun(State) ->
+        #{0 := Worker} = Workers = element(Of, State),
         Has = setelement(Sessions, Worker, setelement(Open, element(Sessions, Worker), N)),
-        setelement(Of, State, Workers#{1 := Has})
+        setelement(Of, State, Workers#{0 := Has})
     end, infinity),
     ok.
 

@@ -7,7 +7,7 @@
 
 -import(taken_edge, [attacked/2, synced/1, handshake/1, cut/1, again/2, builds/0, goodbye/1,
                      queued/0, broken/1, user/1]).
--import(halley_edge_helper, [until/1, alive/1, next/2, link_process/1, writer/1, slot/1,
+-import(halley_edge_helper, [until/1, alive/1, next/2, link_process/0, writer/0, slot/0,
                              counted/1]).
 
 -define(VICTIM, <<"anna">>).
@@ -65,9 +65,9 @@ credit_too_much(Config) ->
 credit_for_nothing(Config) ->
     attacked(Config, fun(Edge) ->
         [begin
-             Writer = writer(1),
+             Writer = writer(),
              erlang:suspend_process(Writer),
-             Monitor = monitor(process, link_process(1)),
+             Monitor = monitor(process, link_process()),
              Flood = binary:copy(iolist_to_binary(halley_edge_codec:encode(Frame)), 50000),
              fake_edge:send_raw(Edge, Flood),
              receive {'DOWN', Monitor, _, _, Reason} ->
@@ -85,11 +85,11 @@ closings_without_end(Config) ->
         until(fun() -> length(halley_sessions:of_user(<<"many">>)) =:= 64 end),
         alive(Edge),
         Number = halley_ids:lookup(<<"many">>),
-        Writer = writer(1),
+        Writer = writer(),
         erlang:suspend_process(Writer),
-        Monitor = monitor(process, link_process(1)),
+        Monitor = monitor(process, link_process()),
         Frames = [{open, [{65, 1, <<"many">>, <<>>}]}, {close, [{65, Number, 1}]}],
-        fake_edge:send_raw(Edge, lists:duplicate(5000, [halley_edge_codec:encode(Frame)
+        fake_edge:send_raw(Edge, lists:duplicate(5000, [fake_edge:bytes(Frame)
                                                         || Frame <- Frames])),
         receive {'DOWN', Monitor, _, _, Reason} ->
             ?assertMatch({shutdown, {broken, {<<"4.7">>, _}}}, Reason)
@@ -112,9 +112,9 @@ never_any_credit(Config) ->
 %% Replays have a low priority: what a worker says to them must not wait without bound.
 replayed_without_end(Config) ->
     attacked(Config, fun(Edge) ->
-        Replays = halley_edge_helper:replays(1),
+        Replays = halley_edge_helper:replays(),
         erlang:suspend_process(Replays),
-        Replayed = binary:copy(halley_edge_codec:encode({replayed, 7}), 10000),
+        Replayed = binary:copy(iolist_to_binary(fake_edge:bytes({replayed, 7})), 10000),
         Send = fun(_) -> fake_edge:send_raw(Edge, Replayed) end,
         lists:foreach(Send, lists:seq(1, 101)),
         {goodbye, 8, <<"4.7", _/binary>>} = goodbye(Edge),
@@ -127,7 +127,7 @@ requests_without_end(Config) ->
     attacked(Config, fun(Edge) ->
         %% At once: who still writes when the brain closes may not read its goodbye.
         Requests = [request(Conn, <<"/count">>, 0) || Conn <- lists:seq(1, 200)],
-        fake_edge:send_raw(Edge, [halley_edge_codec:encode(Request) || Request <- Requests]),
+        fake_edge:send_raw(Edge, [fake_edge:bytes(Request) || Request <- Requests]),
         ?assertMatch({goodbye, 5, <<"8.1", _/binary>>}, goodbye(Edge))
     end).
 
@@ -210,7 +210,7 @@ answers_that_nobody_asked_for(Config) ->
         [fake_edge:send(Edge, {pong, N}) || N <- lists:seq(1, 5000)],
         alive(Edge),
         %% What it says of another's connection is no answer about that one.
-        Slot = slot(1),
+        Slot = slot(),
         Self = self(),
         spawn_link(fun() -> Self ! {seen, halley_edge_link:inspect(Slot, 7, 500)} end),
         {inspect, Token, 7} = next(Edge, inspect),
@@ -247,6 +247,7 @@ metrics_of_all_kinds(Config) ->
         [begin
              Build = again(Edge, [{Name(256 * N + I), gauge, <<"help\n# TYPE x">>}
                                   || I <- [1, 2, 3]]),
+             synced(Edge),
              until(fun() -> lists:member(Build, builds()) end),
              fake_edge:send(Edge, {stats, [16#FFFFFFFFFFFFFFFF, 0, 1]}),
              alive(Edge)
@@ -304,7 +305,7 @@ reads_nothing(Config) ->
     attacked(Config, fun(Edge) ->
         fake_edge:send(Edge, {open, [{7, 1, <<"big">>, <<>>}]}),
         until(fun() -> halley_sessions:of_user(<<"big">>) =/= [] end),
-        Monitor = monitor(process, link_process(1)),
+        Monitor = monitor(process, link_process()),
         fake_edge:pause(Edge),
         Text = binary:copy(<<"x">>, 50000),
         [{ok, _} = halley:publish(<<"big">>, Text) || _ <- lists:seq(1, 100)],

@@ -118,8 +118,8 @@ more_than_keep_their_state(Config) ->
 
 worker(Config) ->
     Dir = proplists:get_value(dir, Config),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0)),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir)),
+    ok = halley_edge_dialer:connect(Dir, self()),
     fake_worker:until(fun(W) -> fake_worker:cursor(W) =/= <<>> end, fake_worker:new(Edge)).
 
 live(Conn, Worker) ->

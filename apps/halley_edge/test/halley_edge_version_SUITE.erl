@@ -1,4 +1,4 @@
-%% Versions of the link: with workers of the versions before, of this one and of a later one
+%% Versions of the link: with workers of the version before, of this one and of a later one
 %% (protocol/link.md 3.2).
 -module(halley_edge_version_SUITE).
 
@@ -12,8 +12,7 @@ suite() ->
     [{timetrap, {minutes, 3}}].
 
 all() ->
-    [a_worker_of_a_version_before_is_served, a_worker_of_this_version_is_served,
-     a_worker_that_chose_another_version_is_refused].
+    [a_worker_of_this_version_is_served, a_worker_that_chose_another_version_is_refused].
 
 init_per_testcase(_, Config) ->
     Dir = string:trim(os:cmd("mktemp -d")),
@@ -24,10 +23,6 @@ end_per_testcase(_, Config) ->
     ok = halley_edge_test_brain:stop(proplists:get_value(brain, Config)),
     ok = file:del_dir_r(proplists:get_value(dir, Config)).
 
-%% "Peers of version 4 name 4 alone, and ignore the setting: to them the link is one of version 4."
-a_worker_of_a_version_before_is_served(Config) ->
-    [served(Config, Version) || Version <- [4, 5]].
-
 a_worker_of_this_version_is_served(Config) ->
     served(Config, 6).
 
@@ -36,19 +31,19 @@ a_worker_that_chose_another_version_is_refused(Config) ->
     [begin
          Edge = edge(Config, {raw, <<7:32, 16#40, "HLY1", Version:16>>}),
          {goodbye, 2, Reason} = next(Edge, goodbye),
-         ?assertMatch({match, _}, re:run(Reason, "4 to 6 here, " ++ integer_to_list(Version))),
+         ?assertMatch({match, _}, re:run(Reason, "6 to 6 here, " ++ integer_to_list(Version))),
          fake_edge:stop(Edge)
-     end || Version <- [3, 7]].
+     end || Version <- [5, 7]].
 
 %%% Helpers
 
-%% The brain offers both, as a peer of version 4 can read it; and a session of it gets an event.
+%% The brain says its lowest and its highest; and a session of the worker gets an event.
 served(Config, Version) ->
     Edge = edge(Config, (fake_edge:hello())#{version := Version}),
-    {hello_brain, #{version := 4, settings := Settings}} = next(Edge, hello_brain),
+    {hello_brain, #{version := 6, settings := Settings}} = next(Edge, hello_brain),
     ?assertEqual({<<"link_version_max">>, <<"6">>},
                  lists:keyfind(<<"link_version_max">>, 1, Settings)),
-    receive {link_up, 0, #{version := Version}} -> ok after ?WAIT_MS -> error(not_up) end,
+    receive {link_up, #{version := Version}} -> ok after ?WAIT_MS -> error(not_up) end,
     fake_edge:send(Edge, {sync_begin, 0, <<>>}),
     fake_edge:send(Edge, sync_end),
     fake_edge:send(Edge, {open, [{1, 1, <<"anna">>, <<>>}]}),
@@ -60,6 +55,6 @@ served(Config, Version) ->
 
 edge(Config, Hello) ->
     Dir = proplists:get_value(dir, Config),
-    Edge = fake_edge:start(halley_edge_dial:path(Dir, 0), Hello),
-    ok = halley_edge_dialer:connect(Dir, 1, self()),
+    Edge = fake_edge:start(halley_edge_dial:path(Dir), Hello),
+    ok = halley_edge_dialer:connect(Dir, self()),
     Edge.

@@ -116,7 +116,7 @@ eve_may_not(_, Body) ->
 
 %% A worker's edge in the middle of its sync.
 syncing(Config) ->
-    [Edge] = halley_edge_helper:linked(?config(dir, Config), 1, fake_edge:hello()),
+    Edge = halley_edge_helper:linked(?config(dir, Config), fake_edge:hello()),
     fake_edge:send(Edge, {sync_begin, 0, <<>>}),
     Edge.
 

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-/// Descriptors of a worker that are not connections: listeners, poll, link, standard streams and
-/// some to spare.
+/// Descriptors of a worker that are not connections: listeners, poll, standard streams and some to
+/// spare.
 const DESCRIPTORS_KEPT: u64 = 64;
 /// Descriptors of a worker for each worker: all polls and wakers (`groups/write_permits.rs`). The
 /// trunk's few are among those to spare.
@@ -23,10 +23,10 @@ pub struct Config {
     /// Address for the server API.
     #[arg(long, value_name = "IP:PORT")]
     pub api: SocketAddr,
-    /// Threads; each has its own poll, descriptors and link.
+    /// Threads; each has its own poll and descriptors.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub workers: u16,
-    /// Directory of the workers' link sockets.
+    /// Directory of the socket for the brain.
     #[arg(long, value_name = "DIR")]
     pub socket_dir: PathBuf,
     /// Over how long a signal spreads the closing of streams; a second one closes them at once.
@@ -58,9 +58,6 @@ pub struct Config {
     /// The user that the edge becomes when it listens, if root starts it.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// May the brain have one connection for all workers (link.md 13)?
-    #[arg(long, value_name = "on|off", value_enum, default_value = "off")]
-    pub trunk: Switch,
     /// Does the edge give up what it doesn't need once it listens?
     #[arg(long, value_name = "on|off", value_enum, default_value = "on")]
     pub sandbox: Switch,
@@ -76,14 +73,9 @@ pub enum Switch {
 }
 
 impl Config {
-    /// Where the edge listens for a trunk.
+    /// Where the edge listens for the brain.
     pub fn trunk_path(&self) -> PathBuf {
         self.socket_dir.join("trunk.sock")
-    }
-
-    /// Where a worker listens for the brain.
-    pub fn socket_path(&self, worker: u16) -> PathBuf {
-        self.socket_dir.join(format!("worker-{worker}.sock"))
     }
 
     /// Files that are read again when they change, each with its configuration key.

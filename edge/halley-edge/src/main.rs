@@ -1,7 +1,7 @@
 //! `halley-edge`: the process that owns every client socket.
 //!
-//! It holds workers: threads that share nothing, each with its own descriptor table, poll,
-//! listeners, connections and link to the brain (`docs/internals/ARCHITECTURE.md`). This file
+//! It holds workers: threads each with its own descriptor table, poll, listeners and connections,
+//! and one more that has the link to the brain, if there are several (`trunk/owner.rs`). This file
 //! starts them and waits for a signal; a worker's life is in `worker/mod.rs`.
 #![forbid(unsafe_code)]
 
@@ -90,9 +90,10 @@ fn run(mut config: Config) -> Result<(), String> {
     let (trunk, owner) = trunk(&config, &permits)?;
     let gate = Arc::new(Barrier::new(polls.len() + 1));
     let shared = Arc::new(Shared { config, certificates, permits, trunk, stop, limits });
+    let (mut of_worker, of_thread) = of_which_thread(owner, shared.config.workers);
     let mut threads = Vec::new();
     for (index, poll) in (0..).zip(polls) {
-        threads.push(start(index, poll, &shared, &gate)?);
+        threads.push(start(index, poll, of_worker.take(), &shared, &gate)?);
     }
     if let Some(user) = &user {
         user::become_user(user, &shared.config)?;
@@ -114,9 +115,7 @@ fn run(mut config: Config) -> Result<(), String> {
         let shared = Arc::clone(&shared);
         move || stop_by(signals, &shared)
     });
-    if let Some(owner) = owner {
-        threads.push(own(owner)?);
-    }
+    threads.extend(of_thread.map(own).transpose()?);
     if sandboxed {
         sandbox::calls(shared.certificates.any());
     }
@@ -126,32 +125,30 @@ fn run(mut config: Config) -> Result<(), String> {
     ends.find(Result::is_err).unwrap_or(Ok(()))
 }
 
+/// The trunk's owner is in the thread of the only worker, first, or in one of its own, second.
+fn of_which_thread(owner: Owner, workers: u16) -> (Option<Owner>, Option<Owner>) {
+    match workers {
+        1 => (Some(owner), None),
+        _ => (None, Some(owner)),
+    }
+}
+
 /// Starts the trunk's thread. It ends when all workers have.
 fn own(owner: Owner) -> Result<EdgeThread, String> {
     let body = move || owner.run().map_err(|e| format!("trunk: {e}"));
     std::thread::Builder::new().name("trunk".into()).spawn(body).map_err(|e| e.to_string())
 }
 
-/// What the workers share with the owner of a trunk, and the owner, if there may be one. Its socket
-/// and what wakes it are made before the first worker has descriptors of its own.
-fn trunk(
-    config: &Config,
-    permits: &WritePermits,
-) -> Result<(Option<Arc<Trunk>>, Option<Owner>), String> {
-    let path = config.trunk_path();
-    if config.trunk == Switch::Off {
-        // One that was left behind would be dialled first, and refuse.
-        let _ = std::fs::remove_file(path);
-        return Ok((None, None));
-    }
+/// What the workers share with the owner of the trunk, and the owner. Its socket and what wakes it
+/// are made before the first worker has descriptors of its own.
+fn trunk(config: &Config, permits: &WritePermits) -> Result<(Arc<Trunk>, Owner), String> {
     let owner = || {
         let (trunk, poll) = Trunk::new(permits.wakers())?;
         let trunk = Arc::new(trunk);
-        let listener = worker::listen::unix(&path)?;
+        let listener = worker::listen::unix(&config.trunk_path())?;
         Ok((Arc::clone(&trunk), Owner::new(listener, poll, trunk, config.clone())?))
     };
-    let (trunk, owner) = owner().map_err(|e: io::Error| format!("trunk: {}", reason(&e)))?;
-    Ok((Some(trunk), Some(owner)))
+    owner().map_err(|e: io::Error| format!("trunk: {}", reason(&e)))
 }
 
 fn stop_by(mut signals: Signals, shared: &Shared) {
@@ -225,13 +222,14 @@ type EdgeThread = std::thread::JoinHandle<Result<(), String>>;
 fn start(
     index: u16,
     poll: Poll,
+    owner: Option<Owner>,
     shared: &Arc<Shared>,
     gate: &Arc<Barrier>,
 ) -> Result<EdgeThread, String> {
     let (ready, listening) = std::sync::mpsc::channel();
     let (shared, gate) = (Arc::clone(shared), Arc::clone(gate));
     let name = format!("worker-{index}");
-    let body = move || match Worker::new(index, poll, shared)
+    let body = move || match Worker::new(index, poll, owner, shared)
         .map_err(|e| format!("worker {index}: {}", reason(&e)))
     {
         Ok(worker) => {

@@ -1,4 +1,4 @@
-//! The link between a worker of the edge and the brain, without I/O: bytes in, frames out.
+//! The link between the edge and the brain, without I/O: bytes in, frames out.
 //!
 //! `protocol/link.md` is the source; the clause numbers in this crate are its numbers. [`Frame`]
 //! holds every
@@ -60,8 +60,6 @@ pub const CURSOR_BYTES_MAX: usize = 255;
 pub const KEYS_BYTES_MAX: usize = 229_376;
 /// What HELLO_EDGE of a trunk has as its worker (13.2).
 pub const TRUNK_WORKER: u16 = u16::MAX;
-/// The first version that has trunks (13.1).
-pub const TRUNK_SINCE: u16 = 6;
 /// Highest number of a transport (2.6).
 pub const TRANSPORT_MAX: u8 = 5;
 

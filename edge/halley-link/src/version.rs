@@ -3,8 +3,8 @@
 
 /// The highest version that this crate speaks.
 pub const VERSION: u16 = 6;
-/// The lowest.
-pub const VERSION_MIN: u16 = 4;
+/// The lowest: those before it have a link for each worker, and no trunk.
+pub const VERSION_MIN: u16 = 6;
 /// The first version whose hellos have the shape that they have for good.
 pub(crate) const HELLO_SINCE: u16 = 4;
 /// The setting by which a brain says the highest version that it speaks. A worker that doesn't know

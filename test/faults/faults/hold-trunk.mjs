@@ -1,5 +1,5 @@
-// The thread of the edge's trunk stands still: all workers wait for what it has read, and the brain
-// for it.
+// The thread that has the edge's link stands still: all workers wait for what it has read, and the
+// brain for it.
 
 export default {
   name: 'hold-trunk', lane: 'thread', weight: 2, needs: 'threads', effects: { links: true },

@@ -1,5 +1,5 @@
 // A worker of the edge stands still while the others go on, and sometimes more comes for it than
-// may wait: on a trunk it loses its place then, and the others' trunk stays (link.md 13.7).
+// may wait: it loses its place then, and the trunk stays for the others (link.md 13.7).
 
 const EVENTS = 24;
 const LETTERS = 40_000;

@@ -113,18 +113,18 @@ export const PROFILES = [
     // the subjects are groups, and become and cease to be some.
     name: 'trunk', weight: 3, promise: { policy: 'disconnect' },
     settings: {
-      ...SHORT, HALLEY_EDGE_WORKERS: '5', HALLEY_EDGE_TRUNK: 'on',
+      ...SHORT, HALLEY_EDGE_WORKERS: '5',
       HALLEY_LIMITS_TRUNK_WINDOW_BYTES: '524288', HALLEY_LIMITS_LINK_QUEUE_BYTES_MAX: '4194304',
       HALLEY_LIMITS_LINK_QUEUE_REFUSE_BYTES: '3145728',
       HALLEY_LIMITS_GROUP_FOLLOWERS_MIN: '9', HALLEY_LIMITS_GROUP_FOLLOWERS_LOW: '6',
     },
-    // A link that is cut ends the trunk: other rounds have that, and here it would come too early.
+    // A link that is cut ends the places: other rounds have that, and here it would come too early.
     has: ['threads'], without: ['disk-full', 'clock-step', 'stall-and-flood', 'cut-link'],
   },
   {
-    // A link for each worker, which the other rounds don't have.
-    name: 'links', weight: 2, promise: { policy: 'disconnect' },
-    settings: { ...SHORT, HALLEY_EDGE_WORKERS: '3', HALLEY_EDGE_TRUNK: 'off' },
+    // An edge of one worker, whose thread has the trunk as well.
+    name: 'alone', weight: 2, promise: { policy: 'disconnect' },
+    settings: { ...SHORT, HALLEY_EDGE_WORKERS: '1' },
     has: ['threads'], without: ['disk-full', 'clock-step', 'stall-and-flood', 'hold-trunk'],
   },
   {

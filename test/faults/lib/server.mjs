@@ -162,9 +162,9 @@ export class Server {
     return `${name}, ${ms} ms${isWhole ? '' : ', until the edge went'}`;
   }
 
-  /** Dials a worker as a brain would, and goes away: the newest link wins, the old one is cut. */
-  cutLink(worker) {
-    const socket = connect(join(this.dataDir, 'edge', `worker-${worker}.sock`));
+  /** Dials the edge as a brain would, and goes away: the newest link wins, the old one is cut. */
+  cutLink() {
+    const socket = connect(join(this.dataDir, 'edge', 'trunk.sock'));
     return new Promise((resolve) => {
       socket.once('error', resolve);
       socket.once('connect', () => {

@@ -17,7 +17,7 @@
 %%                limits (a map), edge_settings (texts for the link's handshake)
 %%   halley_edge  public_listen, api_listen ("IP:port"), workers, socket_dir (absolute),
 %%                socket_dir_is_set (not so by default),
-%%                tls_files (what halley_config_tls makes of *.tls.*), sandbox, trunk,
+%%                tls_files (what halley_config_tls makes of *.tls.*), sandbox,
 %%                connections_max (only if it was set)
 %%   halley_api   auth_mode
 %%   each part    settings (what `halley_part:settings/1' makes of its keys), or `none'
@@ -35,8 +35,8 @@
 %% What was set, as it was written.
 -type given() :: #{key() => Value :: string()}.
 
-%% A Unix socket's path has 108 bytes with its end; "/worker-1000.sock" is what follows the
-%% directory.
+%% A Unix socket's path has 108 bytes with its end; "/trunk.sock.kept" is the longest that follows
+%% the directory.
 -define(SOCKET_DIR_BYTES_MAX, 90).
 
 %% From the node's environment and working directory.
@@ -370,7 +370,6 @@ finish(#{halley := Brain, halley_edge := Edge} = Apps) ->
                              {socket_dir, SocketDir},
                              {socket_dir_is_set, is_map_key(socket_dir, Edge)},
                              {sandbox, maps:get(sandbox, Edge)},
-                             {trunk, trunk(maps:get(trunk, Edge), Workers)},
                              {tls_files, halley_config_tls:files(Edge)}
                              | maps:to_list(maps:with([connections_max, user], Edge))]},
               {halley_api, [{auth_mode, AuthMode}]} | Parts],
@@ -387,11 +386,6 @@ retention(#{history_retention_of := Text, history_retention_ms := Ms}) ->
         {ok, Rules} -> halley_history_shown:within(Rules, Ms);
         {error, Why} -> bad("history.retention_of: ~ts", [Why])
     end.
-
-%% One worker's events go by one connection as it is; a trunk would be a thread more on their way.
-trunk(auto, 1) -> off;
-trunk(auto, _) -> on;
-trunk(Chosen, _) -> Chosen.
 
 %% Processors that this node may use. Not the number of schedulers, which is smaller: the edge's
 %% workers share them with the brain.

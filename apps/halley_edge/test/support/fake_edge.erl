@@ -1,11 +1,14 @@
-%% An edge for tests: one process per worker, which listens on a Unix socket and speaks the edge's
-%% side of the link with the codec, exactly as the test orders. It is also a program (main/0), for
-%% the runner.
+%% An edge for tests: a process that listens on a Unix socket and speaks the edge's side of the link
+%% with the codec, exactly as the test orders. It is also a program (main/0), for the runner.
+%%
+%% With a hello of worker 0 (hello/0) it is an edge of one worker, and the test sends and sees the
+%% frames of that worker: here they travel in FROM_WORKER and TO_SLOT, and an event for the slot is
+%% a DELIVER (protocol/link.md 13). With the hello of a trunk (fake_trunk) frames are as they are.
 -module(fake_edge).
 
 -export([start/1, start/2, stop/1, send/2, send_raw/2, expect/2, expect_closed/1, flush/1, hello/0,
          cut/1, cut/2, mute/1, pause/1, resume/1, say/2]).
--export([main/0]).
+-export([bytes/1, of_worker/1, main/0]).
 
 -include("halley_edge.hrl").
 -include("halley_edge_wait.hrl").
@@ -35,7 +38,7 @@ stop(Edge) ->
 
 %% To {trunk, Edge, Worker}: as this worker of a trunk.
 send({trunk, Edge, Worker}, Frame) -> send(Edge, {from_worker, Worker, Frame});
-send(Edge, Frame) -> send_raw(Edge, halley_edge_codec:encode(Frame)).
+send(Edge, Frame) -> Edge ! {say_frame, Frame}, ok.
 send_raw(Edge, Bytes) -> Edge ! {write, Bytes}, ok.
 
 %% Closes the connection, goes on listening.
@@ -83,6 +86,7 @@ listen(Path, Hello, Owner) ->
 
 accept(Listen, Hello, Owner) ->
     {ok, Socket} = gen_tcp:accept(Listen),
+    _ = [erase(Key) || Key <- [slot, follows, cursor]],
     ok = inet:setopts(Socket, [{active, once}]),
     serve(Socket, <<>>, Listen, Hello, Owner).
 
@@ -109,6 +113,9 @@ serve(Socket, Buffer, Listen, Hello, Owner) ->
         {tcp_closed, Socket} ->
             Owner ! {self(), closed},
             accept(Listen, Hello, Owner);
+        {say_frame, Frame} ->
+            _ = gen_tcp:send(Socket, halley_edge_codec:encode(out(Frame, is_trunk(Hello)))),
+            serve(Socket, Buffer, Listen, Hello, Owner);
         {write, Bytes} ->
             _ = gen_tcp:send(Socket, Bytes),
             serve(Socket, Buffer, Listen, Hello, Owner);
@@ -133,18 +140,66 @@ got({hello_brain, _} = Frame, Socket, Hello, Owner) ->
     case Hello of
         none -> ok;
         {raw, Bytes} -> gen_tcp:send(Socket, Bytes);
-        _ -> gen_tcp:send(Socket, halley_edge_codec:encode({hello_edge, Hello}))
+        _ -> gen_tcp:send(Socket, bytes({hello_edge, Hello}))
     end,
     Owner ! {self(), Frame};
 got({ping, Nonce}, Socket, _, _) ->
     get(mute) =/= true andalso gen_tcp:send(Socket, halley_edge_codec:encode({pong, Nonce}));
-got(Frame, _, _, Owner) ->
-    Owner ! {self(), Frame}.
+got(Frame, _, Hello, Owner) ->
+    [Owner ! {self(), In} || In <- in(Frame, is_trunk(Hello))].
+
+is_trunk(#{worker := Worker}) -> Worker =:= ?TRUNK_WORKER;
+is_trunk(_) -> false.
+
+%%% The only worker of an edge
+
+%% A frame of it as it travels.
+bytes(Frame) -> halley_edge_codec:encode(out(Frame, false)).
+
+%% What it says.
+out({hello_edge, Hello}, false) ->
+    {hello_edge, Hello#{worker := ?TRUNK_WORKER}};
+out(Frame, false) ->
+    Kind = case is_tuple(Frame) of true -> element(1, Frame); false -> Frame end,
+    case lists:member(Kind, [ping, pong, credit, goodbye]) of
+        true -> Frame;
+        false -> {from_worker, 0, Frame}
+    end;
+out(Frame, true) ->
+    Frame.
+
+%% What it sees of a frame.
+in(Frame, true) ->
+    [Frame];
+in({place, 0, Slot}, false) ->
+    put(slot, Slot),
+    put(follows, false),
+    [];
+in({cursor, Cursor}, false) ->
+    put(cursor, Cursor),
+    [{cursor, Cursor} || get(follows) =:= true];
+in({to_slot, Slot, {cursor, <<>>}}, false) ->
+    Slot = get(slot),
+    put(follows, true),
+    [{cursor, get(cursor)}];
+in({to_slot, Slot, Frame}, false) ->
+    [Frame || Slot =:= get(slot)];
+in({trunk_deliver, Item, Words}, false) ->
+    Slot = get(slot),
+    [{deliver, Item, << <<Conn:64>> || <<S:16, Conn:48>> <= Words, S =:= Slot >>}];
+in({trunk_group_deliver, Group, Item, _}, false) ->
+    [{group_deliver, Group, Item}];
+in(Frame, false) ->
+    [Frame].
+
+%% The hello of a worker with a link of its own.
+of_worker(Hello) -> {raw, iolist_to_binary(halley_edge_codec:encode({hello_edge, Hello}))}.
 
 %%% As a program
 
-%% Arguments are those of halley-edge. A public port of 1 stands for one that is in use, one of 2
-%% for an edge that speaks version 2 of the link; a SIGTERM stops it.
+%% Arguments are those of halley-edge. A public port of 1 stands for one that is in use, one that
+%% ends in 2 for an edge that speaks version 2 of the link, one that ends in 3 for an edge with a
+%% link for each worker; a SIGTERM stops it.
 main() ->
     main(init:get_plain_arguments()).
 
@@ -162,18 +217,18 @@ main(Arguments) ->
             Count = list_to_integer(Workers),
             Hello = (hello())#{public_listen := list_to_binary(Public), workers := Count,
                                api_listen := list_to_binary(Api)},
-            IsOlder = lists:suffix(":2", Public),
-            [start(halley_edge_dial:path(Dir, W), case IsOlder of
-                true -> {older, 2};
-                false -> Hello#{worker := W}
-            end) || W <- lists:seq(0, Count - 1)],
+            {Path, Says} = case lists:last(Public) of
+                $2 -> {halley_edge_dial:path(Dir), {older, 2}};
+                $3 -> {halley_edge_dial:path_of_worker(Dir), of_worker(Hello)};
+                _ -> {halley_edge_dial:path(Dir), Hello}
+            end,
+            start(Path, Says),
             until_shutdown(),
-            [file:delete(halley_edge_dial:path(Dir, W)) || W <- lists:seq(0, Count - 1)],
+            file:delete(Path),
             halt(0)
     end.
 
 options(["--sandbox=off" | Rest]) -> options(Rest);
-options(["--trunk=on" | Rest]) -> options(Rest);
 options(["--user=" ++ _ | Rest]) -> options(Rest);
 options(["--beside" | Rest]) -> options(Rest);
 options([Name, Value | Rest]) -> (options(Rest))#{Name => Value};

@@ -18,7 +18,7 @@ hello(Workers) ->
                          window := ?WINDOW_BYTES_MIN}.
 
 start(Dir, Workers) ->
-    fake_edge:start(halley_edge_dial:trunk_path(Dir), hello(Workers)).
+    fake_edge:start(halley_edge_dial:path(Dir), hello(Workers)).
 
 new(Edge, Workers) ->
     #{edge => Edge, cursor => <<>>, slots => #{}, begun => #{}, follows => #{}, away => #{},

@@ -4,8 +4,8 @@
 
 -include("halley_edge_wait.hrl").
 
--export([until/1, next/2, alive/1, settled/1, linked/3]).
--export([link_process/1, writer/1, slot/1, replays/1, counted/1, field/3]).
+-export([until/1, next/2, alive/1, settled/1, linked/2, linked_beside/2]).
+-export([link_process/0, writer/0, slot/0, slot/1, replays/0, counted/1, field/3]).
 
 -define(POLL_MS, 20).
 
@@ -44,39 +44,52 @@ alive(Edge) ->
 settled(Edges) ->
     lists:foreach(fun alive/1, Edges ++ Edges).
 
-%% Fake edges for the workers of one edge, with links that stand.
-linked(Dir, Count, Hello) ->
-    Edges = [fake_edge:start(halley_edge_dial:path(Dir, W), Hello#{workers := Count, worker := W})
-             || W <- lists:seq(0, Count - 1)],
-    ok = halley_edge_dialer:connect(Dir, Count, self()),
-    [receive {link_up, W, _} -> ok after ?WAIT_MS -> error(not_up) end
-     || W <- lists:seq(0, Count - 1)],
-    Edges.
+%% A fake edge of one worker, with a link that stands.
+linked(Dir, Hello) ->
+    Edge = fake_edge:start(halley_edge_dial:path(Dir), Hello),
+    ok = halley_edge_dialer:connect(Dir, self()),
+    receive {link_up, _} -> ok after ?WAIT_MS -> error(not_up) end,
+    Edge.
 
-link_process(Worker) ->
-    until(fun() -> is_map_key(Worker, halley_edge_dialer:links()) end),
-    maps:get(Worker, halley_edge_dialer:links()).
+%% Another one, whose link isn't the dialer's: as that of an edge which is being replaced. The
+%% link's process comes back as well.
+linked_beside(Dir, Hello) ->
+    Place = filename:join(Dir, "beside"),
+    ok = filelib:ensure_path(Place),
+    Path = halley_edge_dial:path(Place),
+    Edge = fake_edge:start(Path, Hello),
+    {ok, Link} = halley_edge_link_sup:start_link_process(Path),
+    receive {up, Link, _} -> ok after ?WAIT_MS -> error(not_up) end,
+    {Edge, Link}.
 
-writer(Worker) ->
-    #{writer := Writer} = about(Worker),
+%% The dialer's link.
+link_process() ->
+    until(fun() -> halley_edge_dialer:link() =/= none end),
+    {ok, Link} = halley_edge_dialer:link(),
+    Link.
+
+writer() ->
+    #{writer := Writer} = about(link_process()),
     Writer.
 
-slot(Worker) ->
-    #{slot := Slot} = about(Worker),
+%% Of the only worker, once it has one.
+slot() -> slot(link_process()).
+
+slot(Link) ->
+    #{slot := Slot} = about(Link),
     Slot.
 
-%% The process of a worker's replays.
-replays(Worker) ->
-    State = sys:get_state(link_process(Worker), infinity),
-    [Replays] = [Pid || {Pid, W} <- maps:to_list(element(field(halley_edge_link, state, by_replays),
-                                                         State)),
-                        W =:= Worker],
+%% The process of the only worker's replays.
+replays() ->
+    [Replays] = maps:keys(element(field(halley_edge_link, state, by_replays),
+                                  sys:get_state(link_process(), infinity))),
     Replays.
 
-%% By its process: the registry may not know yet that the worker's last link has ended.
-about(Worker) ->
-    Process = link_process(Worker),
-    [Link] = [L || #{info := #{link := P}} = L <- halley_links:list(), P =:= Process],
+%% By its process: the registry may not know yet that the last link has ended.
+about(Process) ->
+    Its = fun() -> [L || #{info := #{link := P}} = L <- halley_links:list(), P =:= Process] end,
+    until(fun() -> Its() =/= [] end),
+    [Link] = Its(),
     Link.
 
 %% The value of a metric, by its name and labels.

@@ -40,16 +40,19 @@ stop(Config) ->
 
 %%% The honest link
 
-%% Runs the attack on worker 1's link while worker 0's client gets events.
+%% Runs the attack on one edge's link while another edge's client gets events. A brain has two edges
+%% while one replaces the other.
 attacked(Config, Attack) ->
     Dir = proplists:get_value(dir, Config),
-    Hello = (fake_edge:hello())#{workers := 2},
+    HonestDir = filename:join(Dir, "honest"),
+    ok = filelib:ensure_path(HonestDir),
+    Path = halley_edge_dial:path(HonestDir),
     Self = self(),
-    Honest = spawn_link(fun() -> honest(Self, fake_edge:start(halley_edge_dial:path(Dir, 0), Hello))
-                        end),
+    Honest = spawn_link(fun() -> honest(Self, fake_edge:start(Path)) end),
     receive {Honest, listening} -> ok after ?WAIT_MS -> error(no_honest_edge) end,
-    Taken = fake_edge:start(halley_edge_dial:path(Dir, 1), Hello#{worker := 1}),
-    ok = halley_edge_dialer:connect(Dir, 2, self()),
+    {ok, HonestLink} = halley_edge_link_sup:start_link_process(Path),
+    Taken = fake_edge:start(halley_edge_dial:path(Dir)),
+    ok = halley_edge_dialer:connect(Dir, self()),
     receive {Honest, served} -> ok after ?WAIT_MS -> error(not_served) end,
     synced(Taken),
     erlang:garbage_collect(),
@@ -65,6 +68,7 @@ attacked(Config, Attack) ->
     ?assert(Median =< ?MEDIAN_MS andalso Slowest =< ?SLOWEST_MS),
     fake_edge:stop(Taken),
     ok = halley_edge_dialer:disconnect(),
+    ok = halley_edge_link:stop(HonestLink),
     until(fun() -> erlang:system_info(process_count) =< Processes end),
     %% What a process had goes back a while after its end.
     until(fun() ->
@@ -132,10 +136,19 @@ cut(Edge) ->
 %% A handshake in which the edge names these metrics.
 again(Edge, Metrics) ->
     Build = integer_to_binary(erlang:unique_integer([positive])),
-    fake_edge:say(Edge, (fake_edge:hello())#{workers := 2, worker := 1, metrics := Metrics,
-                                             build := Build}),
-    fake_edge:cut(Edge),
+    fake_edge:say(Edge, (fake_edge:hello())#{metrics := Metrics, build := Build}),
+    Mark = make_ref(),
+    fake_edge:cut(Edge, Mark),
+    to_the_cut(Edge, Mark),
     Build.
+
+%% What came by the links until then is dropped: the next hello is that of the new one.
+to_the_cut(Edge, Mark) ->
+    receive
+        {Edge, Mark} -> ok;
+        {Edge, {hello_brain, _}} -> to_the_cut(Edge, Mark)
+    after ?WAIT_MS -> error(not_cut)
+    end.
 
 builds() -> [Build || #{info := #{build := Build}} <- halley_links:list()].
 

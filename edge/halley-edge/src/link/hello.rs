@@ -1,6 +1,9 @@
-//! The handshake, as a worker and the owner of a trunk have it (`protocol/link.md` 3, 13.2).
+//! The handshake: the trunk's owner answers the brain, and each worker takes the settings
+//! (`protocol/link.md` 3, 13.2).
 
-use halley_link::{Frame, GoodbyeCode, List, Pair, VERSION, VERSION_MAX_SETTING, common};
+use halley_link::{
+    Frame, GoodbyeCode, List, Pair, TRUNK_WORKER, VERSION, VERSION_MAX_SETTING, VERSION_MIN, common,
+};
 
 use crate::config::Config;
 use crate::link::goodbye::LinkEnd;
@@ -11,8 +14,8 @@ use crate::stats;
 /// its settings say, or that alone (3.2).
 ///
 /// # Errors
-/// When there is none from `ours` on.
-pub fn version_with(lowest: u16, settings: List<'_, Pair<'_>>, ours: u16) -> Result<u16, LinkEnd> {
+/// When there is none.
+pub fn version_with(lowest: u16, settings: List<'_, Pair<'_>>) -> Result<u16, LinkEnd> {
     let highest = match settings.iter().find(|pair| pair.name == VERSION_MAX_SETTING) {
         None => lowest,
         Some(pair) => std::str::from_utf8(pair.value)
@@ -21,7 +24,7 @@ pub fn version_with(lowest: u16, settings: List<'_, Pair<'_>>, ours: u16) -> Res
             .filter(|highest| *highest >= lowest)
             .ok_or(LinkEnd::broken("3.3", "setting link_version_max"))?,
     };
-    common((ours, VERSION), (lowest, highest))
+    common((VERSION_MIN, VERSION), (lowest, highest))
         .ok_or_else(|| LinkEnd::version(&format!("versions {lowest} to {highest}")))
 }
 
@@ -39,8 +42,6 @@ pub fn settings(settings: List<'_, Pair<'_>>) -> Result<Settings, LinkEnd> {
 pub struct Answer {
     /// The link's version.
     pub version: u16,
-    /// The worker, or [`TRUNK_WORKER`].
-    pub worker: u16,
     /// What it grants.
     pub window: u32,
     /// Most connections.
@@ -56,7 +57,7 @@ impl Answer {
             version: self.version,
             window: self.window,
             pid: std::process::id(),
-            worker: self.worker,
+            worker: TRUNK_WORKER,
             workers: config.workers,
             build: env!("CARGO_PKG_VERSION").as_bytes(),
             public_listen: public.as_bytes(),

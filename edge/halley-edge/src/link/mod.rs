@@ -1,8 +1,8 @@
-//! The worker's end of the link: its socket, its two windows, its queue. This file moves bytes and
-//! keeps section 4 of `protocol/link.md`; `brain_link.rs` is the worker's link whichever brain is
-//! at its end, `hello.rs` the handshake, and `goodbye.rs` has the reasons why a link ends.
-//! `trunk.rs` has the data that the workers share with the thread that owns a trunk.
-//! `worker/frames.rs` knows the meaning of frames.
+//! The edge's end of the link: its socket, its two windows, its queue. This file moves bytes and
+//! keeps section 4 of `protocol/link.md`; `hello.rs` has the handshake, and `goodbye.rs` the
+//! reasons why a link ends. The link is a trunk, one for all workers: `trunk.rs` has the data that
+//! the workers share with the thread that owns it, and `brain_link.rs` is one worker's part of it,
+//! whichever brain is at its end. `worker/handed.rs` knows the meaning of frames.
 //!
 //! Invariant: frames are written whole and in order; free frames overtake costly ones only
 //! between two frames.
@@ -14,22 +14,18 @@ pub mod trunk;
 
 use std::io::{self, Read, Write};
 
-use halley_link::{Credit, Deframer, Error, Frame, RawFrame};
+use halley_link::{Credit, Deframer, Error, Frame};
 use mio::net::UnixStream;
 
-/// What this side grants the brain. Large enough for a burst of deliveries, small enough that a
-/// stopped worker holds the brain's memory, not the kernel's.
+/// What this side grants before the brain's settings say how much (5).
 pub const WINDOW_BYTES: u32 = 1_048_576;
 /// PING is sent this often (4.5).
-pub const HEARTBEAT_MS: u64 = 1_000;
+const HEARTBEAT_MS: u64 = 1_000;
 /// Silence for this long ends the link (4.5).
 pub const SILENCE_MS: u64 = 10_000;
 /// The handshake takes no longer than this (3.5).
-pub const HANDSHAKE_MS_MAX: u64 = 5_000;
+const HANDSHAKE_MS_MAX: u64 = 5_000;
 
-/// A link that brings so much in so long is busy.
-const BUSY_BYTES: usize = 8_192;
-const BUSY_MS: u64 = 1_000;
 /// Free frames that may wait: more than two sides with manners ever have.
 const URGENT_BYTES_MAX: usize = 65_536;
 
@@ -44,13 +40,6 @@ pub struct Link {
     allowed: usize,
     /// Free frames.
     urgent: Vec<u8>,
-    /// What was dealt with and not yet given back.
-    dealt: u32,
-    /// Bytes in the deframer.
-    unread: usize,
-    /// Bytes read since `counted_ms`; see [`Link::release`].
-    lately: usize,
-    counted_ms: u64,
     /// May the socket have something?
     readable: bool,
     /// Has the poll said that the brain has closed? It won't say so again.
@@ -58,11 +47,22 @@ pub struct Link {
     /// Was HELLO_BRAIN understood?
     pub up: bool,
     /// When it was dialled.
-    pub since_ms: u64,
+    since_ms: u64,
     /// When something was heard last.
-    pub heard_ms: u64,
+    heard_ms: u64,
     /// When PING was sent last.
-    pub pinged_ms: u64,
+    pinged_ms: u64,
+}
+
+/// What time brought about on the link.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// There was no handshake in time (3.5).
+    NoHello,
+    /// The brain has been silent for too long (4.5).
+    Silence,
 }
 
 impl Link {
@@ -76,10 +76,6 @@ impl Link {
             sent: 0,
             allowed: 0,
             urgent: Vec::new(),
-            dealt: 0,
-            unread: 0,
-            lately: 0,
-            counted_ms: now_ms,
             readable: true,
             closing: false,
             up: false,
@@ -151,8 +147,6 @@ impl Link {
             Ok(0) => Err("the brain closed it".to_owned()),
             Ok(n) => {
                 self.deframer.filled(n);
-                self.unread += n;
-                self.lately += n;
                 self.heard_ms = now_ms;
                 self.readable = n == room || self.closing;
                 Ok(n)
@@ -166,24 +160,6 @@ impl Link {
         }
     }
 
-    /// The socket is empty: on a quiet link the deframer's buffer goes, as it is 64 KiB for each of
-    /// many workers; on a busy one it stays, as making it costs as much as a write.
-    fn release(&mut self) {
-        if self.unread == 0 && self.lately < BUSY_BYTES {
-            self.deframer = Deframer::new();
-        }
-        if self.heard_ms >= self.counted_ms + BUSY_MS {
-            self.lately = 0;
-            self.counted_ms = self.heard_ms;
-        }
-    }
-
-    /// Gives back what a storm left in the queues.
-    pub fn trim(&mut self) {
-        self.queue.shrink_to_fit();
-        self.urgent.shrink_to_fit();
-    }
-
     /// Takes the deframer out, so that its frames can be dealt with while the link is used.
     pub fn take_frames(&mut self) -> Deframer {
         std::mem::take(&mut self.deframer)
@@ -192,27 +168,28 @@ impl Link {
     /// Puts the deframer back.
     pub fn put_frames(&mut self, deframer: Deframer) {
         self.deframer = deframer;
-        if !self.readable {
-            self.release();
-        }
     }
 
-    /// A frame was taken, and will be dealt with.
-    pub fn taken(&mut self, raw: &RawFrame<'_>) {
-        self.unread = self.unread.saturating_sub(raw.cost);
-    }
-
-    /// A frame was dealt with: gives its cost back, a quarter of the window at a time (4.3).
-    pub fn dealt_with(&mut self, raw: &RawFrame<'_>) {
-        self.taken(raw);
-        if Frame::costs(raw.kind) {
-            self.dealt += raw.cost as u32;
-            if self.dealt >= WINDOW_BYTES / 4 {
-                let bytes = self.dealt.min(WINDOW_BYTES / 2);
-                self.dealt -= bytes;
-                self.send(&Frame::Credit { bytes });
-            }
+    /// Heartbeats and their absence (4.5), the handshake's end (3.5). Silence is judged by
+    /// `heard_ms`, up to which everything was read; and not at all if `waits`, while the link isn't
+    /// read.
+    pub fn on_time(&mut self, now_ms: u64, heard_ms: u64, waits: bool) -> Due {
+        if waits {
+            // Nobody listens, so there is no silence.
+            self.heard_ms = now_ms;
         }
+        if !self.up {
+            let late = heard_ms > self.since_ms + HANDSHAKE_MS_MAX;
+            return if late { Due::NoHello } else { Due::Nothing };
+        }
+        if heard_ms > self.heard_ms + SILENCE_MS {
+            return Due::Silence;
+        }
+        if now_ms >= self.pinged_ms + HEARTBEAT_MS {
+            self.pinged_ms = now_ms;
+            self.send(&Frame::Ping { nonce: now_ms });
+        }
+        Due::Nothing
     }
 
     /// Writes what credit and socket allow.
@@ -322,6 +299,20 @@ mod tests {
         link.became_readable(true);
         assert_eq!((link.read(4), link.is_readable()), (Ok(4), true));
         assert!(link.read(4).is_err(), "the end that came with it");
+    }
+
+    /// 3.5, 4.5: a silent brain is given up, unless the link isn't read.
+    #[test]
+    fn silence_ends_a_link() {
+        let (socket, _peer) = UnixStream::pair().unwrap();
+        let mut link = Link::new(socket, 0);
+        assert_eq!(link.on_time(5_000, 5_000, false), Due::Nothing);
+        assert_eq!(link.on_time(5_001, 5_001, false), Due::NoHello);
+        link.up = true;
+        assert_eq!(link.on_time(10_000, 10_000, false), Due::Nothing);
+        assert_eq!(link.on_time(10_001, 10_001, false), Due::Silence);
+        assert_eq!(link.on_time(10_001, 10_001, true), Due::Nothing);
+        assert_eq!(link.on_time(20_000, 20_000, false), Due::Nothing);
     }
 
     /// 4.2, 4.4: costly frames wait for credit, and a ping overtakes them.

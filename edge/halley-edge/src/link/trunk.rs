@@ -211,7 +211,7 @@ impl Drop for Seat {
     }
 }
 
-/// A worker's place on a trunk: what takes the place of a link of its own.
+/// A worker's place on a trunk: what it sends to one brain.
 pub struct Place {
     trunk: Arc<Trunk>,
     worker: u16,
@@ -262,5 +262,48 @@ impl Place {
     pub fn trim(&mut self) {
         self.out.shrink_to_fit();
         self.inner.shrink_to_fit();
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    //! A worker's seat, and what leaves it, without an owner.
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    /// What the only worker of an edge has for the brain.
+    pub struct Outbox {
+        trunk: Arc<Trunk>,
+    }
+
+    /// The seat of the only worker, and its outbox.
+    pub fn seat() -> (Seat, Outbox) {
+        let poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());
+        let trunk = Arc::new(Trunk::new(vec![waker]).unwrap().0);
+        (Seat::new(Arc::clone(&trunk), 0), Outbox { trunk })
+    }
+
+    impl Outbox {
+        /// The number of the worker's next place, which begins.
+        pub fn place(&self) -> u64 {
+            let place = self.trunk.next_place();
+            self.trunk.workers.first().unwrap().outbound.begin(place);
+            place
+        }
+
+        /// The frames that left, out of FROM_WORKER: their types and payloads.
+        pub fn take(&self) -> Vec<(u8, Vec<u8>)> {
+            let mut frames = Vec::new();
+            self.trunk.workers.first().unwrap().outbound.take(usize::MAX, |frame| {
+                let (kind, payload) = frame.get(4..).and_then(<[u8]>::split_first).unwrap();
+                let Ok(Frame::FromWorker { kind, payload, .. }) = Frame::decode(*kind, payload)
+                else {
+                    unreachable!("a worker sends nothing else")
+                };
+                frames.push((kind, payload.to_vec()));
+            });
+            frames
+        }
     }
 }

@@ -2,20 +2,16 @@
 //! requests take both from here.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::io::Read;
 use std::sync::Arc;
 
-use clap::Parser;
-use halley_link::{CloseReason, Deframer, Event, Frame, Item, List, NumberedSession};
-use mio::net::UnixStream;
+use halley_link::{CloseReason, Event, Frame, Item, List, NumberedSession};
 
-use crate::config::Config;
 use crate::conns::table::{Phase, flag};
 use crate::conns::tests::{conns, enter_as, read};
 use crate::groups::fan_out::FanOut;
 use crate::groups::write_permits::WritePermits;
 use crate::link::brain_link::BrainLink;
-use crate::link::hello::Answer;
+use crate::link::trunk::tests::{Outbox, seat};
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::exchange::Reply;
@@ -29,25 +25,19 @@ use crate::transport::Transport;
 
 /// What the brain sees.
 pub struct Brain {
-    socket: UnixStream,
-    frames: Deframer,
+    outbox: Outbox,
 }
 
 impl Brain {
     /// The frames that have come, by their kinds' names.
     pub fn told(&mut self, io: &mut Io) -> Vec<String> {
         io.link.announce();
-        io.link.flush().unwrap();
-        while let Ok(n @ 1..) = self.socket.read(self.frames.space()) {
-            self.frames.filled(n);
-        }
-        let mut told = Vec::new();
-        while let Some(raw) = self.frames.next().unwrap() {
-            let frame = Frame::decode(raw.kind, raw.payload).unwrap();
-            let text = format!("{frame:?}");
-            told.push(text.split([' ', '{', '(']).next().unwrap_or_default().to_owned());
-        }
-        told
+        io.link.flush();
+        let name = |(kind, payload): (u8, Vec<u8>)| {
+            let text = format!("{:?}", Frame::decode(kind, &payload).unwrap());
+            text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+        };
+        self.outbox.take().into_iter().map(name).collect()
     }
 }
 
@@ -55,15 +45,11 @@ impl Brain {
 pub fn io() -> (Io, Brain) {
     let (permits, _polls) = WritePermits::new(1).unwrap();
     let fan_out = FanOut::new(Arc::new(permits), 0);
-    let (socket, other) = UnixStream::pair().unwrap();
-    let mut io = Io { conns: conns(), link: BrainLink::default(), fan_out };
-    io.link.dialled(socket, 0);
-    let config = ["edge", "--public=127.0.0.1:0", "--api=127.0.0.1:0", "--socket-dir=/"];
-    let answer = Answer { version: 5, worker: 0, window: 1_048_576, connections_max: 9 };
-    io.link.handshake(10_000_000, &answer, &Config::parse_from(config));
-    let mut brain = Brain { socket: other, frames: Deframer::new() };
-    assert_eq!(brain.told(&mut io), ["HelloEdge"]);
-    (io, brain)
+    let (seat, outbox) = seat();
+    let mut io = Io { conns: conns(), link: BrainLink::new(seat), fan_out };
+    io.link.placed(outbox.place());
+    io.link.handshake();
+    (io, Brain { outbox })
 }
 
 /// Writes what waits; what is doomed ends, as the worker sees to it.

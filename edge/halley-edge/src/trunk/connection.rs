@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use halley_link::trunk::{Begin, Dealt, Demux, End, HANDED_BYTES, Handed, is_left_behind};
-use halley_link::{Frame, GoodbyeCode, RawFrame, TRUNK_SINCE, TRUNK_WORKER};
+use halley_link::{Frame, GoodbyeCode, RawFrame};
 use mio::net::UnixStream;
 
 use crate::config::Config;
-use crate::link::brain_link::{Due, heartbeat};
 use crate::link::goodbye::LinkEnd;
 use crate::link::hello::{self, Answer};
 use crate::link::trunk::{PerWorker, Trunk};
-use crate::link::{Link, WINDOW_BYTES};
+use crate::link::{Due, Link, WINDOW_BYTES};
 use crate::log;
 use crate::trunk::pace::{BEHIND_LOOK_MS, LOOK_MS, Pace};
 
@@ -34,12 +33,6 @@ const TURN_BYTES: usize = 16_384;
 /// How old a worker's cursor grows for which nothing comes.
 pub const CURSOR_MS: u64 = 250;
 
-/// The handshake, for workers whose places begin.
-struct Hello {
-    version: u16,
-    payload: Arc<[u8]>,
-}
-
 /// See the module.
 pub struct Connection {
     link: Link,
@@ -49,7 +42,8 @@ pub struct Connection {
     demux: Demux,
     dealt: Arc<Dealt>,
     config: Arc<Config>,
-    hello: Option<Hello>,
+    /// The payload of HELLO_BRAIN, for workers whose places begin.
+    hello: Option<Arc<[u8]>>,
     /// The workers' places; none before the handshake.
     places: Vec<u64>,
     paces: Vec<Pace>,
@@ -102,7 +96,8 @@ impl Connection {
         self.may_read() || has_room && self.trunk.workers.iter().any(waits)
     }
 
-    fn may_read(&self) -> bool {
+    /// Is there something to read, and room for it?
+    pub fn may_read(&self) -> bool {
         let batches_max = self.window as usize / WINDOW_BYTES_PER_BATCH;
         self.link.is_readable() && self.dealt.batches() < batches_max
     }
@@ -123,7 +118,7 @@ impl Connection {
         self.hand_over();
         self.end_left_behind();
         let waits = self.link.is_readable() && !self.may_read();
-        match heartbeat(&mut self.link, now_ms, heard_ms, waits) {
+        match self.link.on_time(now_ms, heard_ms, waits) {
             Due::Nothing => {}
             Due::NoHello => return Err(late("no hello in time (3.5)", GoodbyeCode::Handshake)),
             Due::Silence => return Err(late("silence (4.5)", GoodbyeCode::Silence)),
@@ -144,7 +139,6 @@ impl Connection {
         let result = loop {
             match deframer.next() {
                 Ok(Some(raw)) => {
-                    self.link.taken(&raw);
                     if let Err(end) = self.frame(&raw) {
                         break Err(end);
                     }
@@ -162,7 +156,7 @@ impl Connection {
             let frame = Frame::decode(raw.kind, raw.payload);
             return match frame.map_err(|error| LinkEnd::unread(error, raw))? {
                 Frame::HelloBrain { version, window, settings, node } => {
-                    let version = hello::version_with(version, settings, TRUNK_SINCE)?;
+                    let version = hello::version_with(version, settings)?;
                     let settings = hello::settings(settings)?;
                     self.window = settings.trunk_window_bytes;
                     log!("trunk: handshake with {}", String::from_utf8_lossy(node));
@@ -208,10 +202,9 @@ impl Connection {
             .map(most)
             .fold(0, usize::saturating_add)
             .min(self.config.connections_max.map_or(usize::MAX, |most| most as usize));
-        let (worker, window) = (TRUNK_WORKER, self.window);
-        let answer = Answer { version, worker, window, connections_max };
+        let answer = Answer { version, window: self.window, connections_max };
         answer.frame(&self.config, |hello| self.link.send(hello));
-        self.hello = Some(Hello { version, payload: payload.into() });
+        self.hello = Some(payload.into());
         for number in 0..self.trunk.workers.len() {
             let begin = self.next_place(number);
             if let (Some(begin), Some(worker)) = (begin, self.trunk.workers.get(number)) {
@@ -222,12 +215,12 @@ impl Connection {
 
     /// The next place of a worker. What it has to say from the last one is dropped.
     fn next_place(&mut self, number: usize) -> Option<Begin> {
-        let Hello { version, payload } = self.hello.as_ref()?;
+        let hello = Arc::clone(self.hello.as_ref()?);
         let place = self.trunk.next_place();
         *self.places.get_mut(number)? = place;
         self.trunk.workers.get(number)?.outbound.begin(place);
         let keys = self.demux.keys().map(Arc::clone);
-        Some(Begin { place, version: *version, hello: Arc::clone(payload), keys })
+        Some(Begin { place, hello, keys })
     }
 
     /// Is this a worker's present place?

@@ -1,7 +1,12 @@
-//! The thread of the trunk: accepts the brain, and runs its connection. The newest brain is the one
-//! that is alive (1.2, 13.1).
+//! Owns the trunk: accepts the brain, and runs its connection. The newest brain is the one that is
+//! alive (1.2).
+//!
+//! It has a thread of its own ([`Owner::run`]), which costs each event the waking of a worker, and
+//! lets an edge read and write at the same time. Where there is one worker, that worker's thread
+//! has the trunk as well ([`Owner::turn`]): nothing is handed from one thread to another then.
 
 use std::io;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -19,6 +24,8 @@ use crate::trunk::connection::{CURSOR_MS, Connection};
 const LISTENER: Token = Token(1);
 const SOCKET: Token = Token(2);
 const EVENTS: usize = 16;
+/// How often the only worker reads in one of its rounds, while there is more: so writes gather.
+const READS_PER_TURN: usize = 8;
 
 /// See the module.
 pub struct Owner {
@@ -28,6 +35,7 @@ pub struct Owner {
     config: Arc<Config>,
     connection: Option<Connection>,
     started: Instant,
+    events: Events,
 }
 
 impl Owner {
@@ -43,7 +51,8 @@ impl Owner {
     ) -> io::Result<Owner> {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let (config, connection, started) = (Arc::new(config), None, Instant::now());
-        Ok(Owner { listener, poll, trunk, config, connection, started })
+        let events = Events::with_capacity(EVENTS);
+        Ok(Owner { listener, poll, trunk, config, connection, started, events })
     }
 
     /// Works until all workers have stopped.
@@ -51,26 +60,9 @@ impl Owner {
     /// # Errors
     /// When the poll itself fails, which it doesn't.
     pub fn run(mut self) -> io::Result<()> {
-        let mut events = Events::with_capacity(EVENTS);
         loop {
             let sleeps = self.trunk.sleeper.may_sleep(|| self.has_more());
-            let pause = Duration::from_millis(if sleeps { self.pause_ms() } else { 0 });
-            let heard_ms = self.now_ms();
-            match self.poll.poll(&mut events, Some(pause)) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                result => result?,
-            }
-            self.trunk.sleeper.awake();
-            for event in &events {
-                match (event.token(), &mut self.connection) {
-                    (LISTENER, _) => self.accept(),
-                    (SOCKET, Some(connection)) if event.is_readable() => {
-                        connection.became_readable(event.is_read_closed());
-                    }
-                    _ => {}
-                }
-            }
-            self.round(heard_ms);
+            self.poll_for(if sleeps { self.pause_ms() } else { 0 })?;
             if self.trunk.workers.iter().all(|worker| worker.left.load(Ordering::Relaxed)) {
                 self.end(Some(GoodbyeCode::Stopping), "the edge stops");
                 return Ok(());
@@ -78,11 +70,63 @@ impl Owner {
         }
     }
 
+    /// The only worker begins a round: reads what there is, and hands it over.
+    ///
+    /// # Errors
+    /// As [`Owner::run`] has it.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.poll_for(0)?;
+        let may_read = |connection: &Connection| connection.may_read();
+        for _ in 1..READS_PER_TURN {
+            if !self.connection.as_ref().is_some_and(may_read) {
+                break;
+            }
+            self.round(self.now_ms());
+        }
+        Ok(())
+    }
+
+    /// The only worker ends a round: writes what it has for the brain.
+    pub fn write(&mut self) {
+        self.round(self.now_ms());
+    }
+
+    /// The only worker has stopped.
+    pub fn stop(mut self) {
+        self.write();
+        self.end(Some(GoodbyeCode::Stopping), "the edge stops");
+    }
+
+    fn poll_for(&mut self, pause_ms: u64) -> io::Result<()> {
+        let heard_ms = self.now_ms();
+        match self.poll.poll(&mut self.events, Some(Duration::from_millis(pause_ms))) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            result => result?,
+        }
+        self.trunk.sleeper.awake();
+        let mut is_dialled = false;
+        for event in &self.events {
+            match (event.token(), &mut self.connection) {
+                (LISTENER, _) => is_dialled = true,
+                (SOCKET, Some(connection)) if event.is_readable() => {
+                    connection.became_readable(event.is_read_closed());
+                }
+                _ => {}
+            }
+        }
+        if is_dialled {
+            self.accept();
+        }
+        self.round(heard_ms);
+        Ok(())
+    }
+
     fn now_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
-    fn has_more(&self) -> bool {
+    /// Is there something to do that no event will tell of?
+    pub fn has_more(&self) -> bool {
         self.trunk.has_wish() || self.connection.as_ref().is_some_and(Connection::has_more)
     }
 
@@ -135,5 +179,12 @@ impl Owner {
         if let Some(connection) = self.connection.take() {
             connection.end(goodbye, why, broke);
         }
+    }
+}
+
+impl AsRawFd for Owner {
+    /// What another poll waits for.
+    fn as_raw_fd(&self) -> RawFd {
+        self.poll.as_raw_fd()
     }
 }

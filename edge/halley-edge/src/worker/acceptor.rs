@@ -1,4 +1,4 @@
-//! Taking in: clients from the two listeners, the brain from the worker's socket.
+//! Taking in clients from the two listeners.
 //!
 //! [`Acceptor`] has the sockets that listen, and knows which of them have more and whether clients
 //! are let in at all. `admit.rs` decides about each client.
@@ -7,7 +7,7 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use mio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 
 use crate::config::Config;
@@ -18,8 +18,6 @@ use crate::worker::listen;
 pub const PUBLIC: Token = Token(0);
 /// The listener for the server API.
 pub const API: Token = Token(1);
-/// The worker's socket for the brain.
-pub const LINK_LISTENER: Token = Token(2);
 
 /// Refused connections that are told why in a second. A flood of them is closed without a word, so
 /// that it costs little more than to accept it.
@@ -37,7 +35,6 @@ struct Door {
 pub struct Acceptor {
     public: Door,
     api: Door,
-    link: UnixListener,
     /// Has there been a handshake? Clients are accepted from then on (3.6).
     open: bool,
     /// What the worker's descriptors allow.
@@ -49,21 +46,18 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// One that listens, and lets in the brain alone.
+    /// One that listens, and lets in nobody yet.
     ///
     /// # Errors
-    /// What the kernel says to the addresses or the socket path.
-    pub fn new(index: u16, config: &Config, registry: &Registry) -> io::Result<Acceptor> {
+    /// What the kernel says to the addresses.
+    pub fn new(config: &Config) -> io::Result<Acceptor> {
         let descriptors = halley_sys::descriptors_max()?;
-        let mut link = listen::unix(&config.socket_path(index))?;
-        registry.register(&mut link, LINK_LISTENER, Interest::READABLE)?;
         let door = |address| {
             Ok::<_, io::Error>(Door { listener: Some(listen::tcp(address)?), more: false })
         };
         Ok(Acceptor {
             public: door(config.public)?,
             api: door(config.api)?,
-            link,
             open: false,
             connections_max: config.worker_connections_max(descriptors).min(CONNECTIONS_LIMIT),
             turned_away: 0,
@@ -113,11 +107,6 @@ impl Acceptor {
         }
     }
 
-    /// The next brain that dialled.
-    pub fn next_link(&mut self) -> Option<UnixStream> {
-        self.link.accept().ok().map(|(socket, _)| socket)
-    }
-
     /// May one more that is refused be told why?
     pub fn may_turn_away(&mut self) -> bool {
         let may = self.turned_away < TURNED_AWAY_PER_S;
@@ -165,30 +154,18 @@ mod tests {
     use std::net::TcpStream as Client;
 
     use clap::Parser;
-    use mio::Poll;
 
     use super::*;
 
-    fn acceptor(test: &str) -> Acceptor {
-        let dir = format!("halley-acceptor-{test}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        let config = Config::parse_from([
-            "edge",
-            "--public=127.0.0.1:0",
-            "--api=127.0.0.1:0",
-            "--socket-dir",
-            dir.to_str().unwrap(),
-        ]);
-        let acceptor = Acceptor::new(0, &config, Poll::new().unwrap().registry());
-        std::fs::remove_dir_all(&dir).unwrap();
-        acceptor.unwrap()
+    fn acceptor() -> Acceptor {
+        let config = ["edge", "--public=127.0.0.1:0", "--api=127.0.0.1:0", "--socket-dir=/"];
+        Acceptor::new(&Config::parse_from(config)).unwrap()
     }
 
     /// Waiting clients are accepted until the listener is closed; "more" is told once.
     #[test]
     fn a_listener_has_more_until_it_has_not() {
-        let mut acceptor = acceptor("more");
+        let mut acceptor = acceptor();
         let address = acceptor.public.listener.as_ref().unwrap().local_addr().unwrap();
         let _clients = [Client::connect(address).unwrap(), Client::connect(address).unwrap()];
         assert!(!acceptor.is_open() && !acceptor.has_more());
@@ -205,7 +182,7 @@ mod tests {
     /// A flood is refused without a word, until the next second.
     #[test]
     fn few_are_told_why() {
-        let mut acceptor = acceptor("told");
+        let mut acceptor = acceptor();
         assert!((0..TURNED_AWAY_PER_S).all(|_| acceptor.may_turn_away()));
         assert!(!acceptor.may_turn_away());
         acceptor.new_second();

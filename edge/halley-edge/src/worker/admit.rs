@@ -1,5 +1,5 @@
 //! Which connections are accepted (`protocol/http.md` 16): clients from the two listeners, or
-//! through a proxy, and the brain from the worker's socket.
+//! through a proxy.
 //!
 //! Bounds: `edge.connections_max`, `connections_per_address_max` and
 //! `pending_connections_percent_max`.
@@ -12,7 +12,6 @@ use std::time::Duration;
 use halley_link::{CloseReason, GoodbyeCode};
 use halley_wire::HttpError;
 use halley_wire::http1::response::{ResponseOptions, http_error};
-use mio::Interest;
 use mio::net::TcpStream;
 
 use crate::conns::proxy::Peer;
@@ -22,7 +21,7 @@ use crate::limits::places_of_clients;
 use crate::link::goodbye::LinkEnd;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
-use crate::worker::state::{LINK, Worker};
+use crate::worker::state::Worker;
 
 /// Connections accepted in one round, so that a storm of them doesn't starve those who are there.
 const ACCEPTS_PER_ROUND: usize = 256;
@@ -97,21 +96,6 @@ impl Worker {
         }
         // What is behind the header may be there already, of which no event will tell.
         self.on_readable(index);
-    }
-
-    /// Accepts the brain: the newest link takes the place of an older one (1.2).
-    pub(crate) fn accept_link(&mut self) {
-        while let Some(mut socket) = self.acceptor.next_link() {
-            self.end_link(halley_link::GoodbyeCode::Replaced, "a newer link was dialled");
-            if self
-                .poll
-                .registry()
-                .register(&mut socket, LINK, Interest::READABLE | Interest::WRITABLE)
-                .is_ok()
-            {
-                self.io.link.dialled(socket, self.io.conns.clock.now_ms);
-            }
-        }
     }
 
     /// Begins to accept clients, after the first handshake (3.6) and, if they show tokens, the

@@ -1,32 +1,43 @@
-//! The worker and the trunk: what its owner has handed over, in the order of the trunk
-//! (`protocol/link.md` 13).
-//!
-//! A place begins by a handshake and ends like a link; in between the frames are those of a link,
-//! but for events, which come decoded and with their cursors.
+//! The worker takes what the trunk's owner has handed over, in the order of the trunk: the
+//! beginning and the end of its place, frames, and events, which come decoded and with their
+//! cursors (`protocol/link.md` 13).
 
-use halley_link::trunk::{Begin, Brought, End, HandOver, Handed};
-use halley_link::{Frame, GoodbyeCode, Word};
+use halley_link::trunk::{Brought, HandOver, Handed};
+use halley_link::{CloseReason, Frame, Word};
+use halley_wire::Gap;
 
-use crate::link::brain_link::READ_BYTES_PER_ROUND;
 use crate::link::goodbye::LinkEnd;
-use crate::link::hello;
+use crate::sessions::base::answer::Answer;
+use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::groups;
-use crate::stats::Stat;
-use crate::worker::state::Worker;
+use crate::sessions::replays::Replay;
+use crate::worker::state::{RUN, Worker};
 
-const HELLO_BRAIN: u8 = 0x10;
+/// What is taken in one round before anything is written: large enough for writes to gather when
+/// there is much to do, small enough that nobody else waits for long.
+const BYTES_PER_ROUND: usize = 2_097_152;
 
 impl Worker {
+    /// Is there something to take, and room for it?
+    pub(crate) fn handed_may_be_taken(&self) -> bool {
+        self.io.link.has_handed() && !self.handed_waits()
+    }
+
+    /// Must what the brain sent wait for groups to be served? A handshake adds nothing to that.
+    fn handed_waits(&self) -> bool {
+        self.io.link.is_up() && self.io.fan_out.is_full(&self.io.conns.settings)
+    }
+
     /// May the worker sleep? If so it is woken for what is handed to it then.
     pub(crate) fn may_sleep(&self) -> bool {
         // While groups have to be served it takes nothing, and needs no waking.
-        self.link_waits() || self.io.link.seat().is_none_or(|seat| seat.may_sleep())
+        self.handed_waits() || self.io.link.seat().may_sleep()
     }
 
     /// Takes and deals with what was handed over, up to a bound.
     pub(crate) fn take_handed(&mut self) {
         let mut taken = 0;
-        while taken < READ_BYTES_PER_ROUND && !self.link_waits() {
+        while taken < BYTES_PER_ROUND && !self.handed_waits() {
             let Some(handed) = self.io.link.take_handed() else { return };
             match handed {
                 Handed::Begin(begin) => self.place_begins(&begin),
@@ -34,7 +45,7 @@ impl Worker {
                     taken += part.cost();
                     self.part(part);
                 }
-                Handed::Cursor(cursor) if self.io.link.is_placed() => {
+                Handed::Cursor(cursor) if self.io.link.is_there() => {
                     self.io.link.cursor_moved(&cursor);
                 }
                 // The worker has left the trunk by itself.
@@ -44,37 +55,9 @@ impl Worker {
         }
     }
 
-    fn place_begins(&mut self, begin: &Begin) {
-        self.end_link(GoodbyeCode::Replaced, "a trunk was dialled");
-        self.io.link.placed(begin.place);
-        let result = match Frame::decode(HELLO_BRAIN, &begin.hello) {
-            Ok(Frame::HelloBrain { window, settings, node, .. }) => hello::settings(settings)
-                .and_then(|settings| self.handshake(begin.version, window, settings, node)),
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.into()),
-        };
-        let keys = begin.keys.as_deref().map_or(Ok(()), |keys| self.take_keys(keys));
-        if let Err(end) = result.and(keys) {
-            self.link_broken(&end);
-        }
-    }
-
-    fn place_ends(&mut self, end: &End) {
-        if !self.io.link.is_placed() {
-            return;
-        }
-        if end.left_behind {
-            self.io.conns.stats.count(Stat::LeftBehind);
-        }
-        if let Some(cursor) = &end.cursor {
-            self.io.link.cursor_moved(cursor);
-        }
-        self.link_lost(&end.why);
-    }
-
     fn part(&mut self, mut part: HandOver) {
-        while self.io.link.is_placed() {
-            if self.link_waits() {
+        while self.io.link.is_there() {
+            if self.handed_waits() {
                 return self.io.link.put_part(part);
             }
             let Some(brought) = part.next() else { return };
@@ -102,13 +85,86 @@ impl Worker {
         }
     }
 
-    /// For STATS.
-    pub(crate) fn count_trunk(&mut self) {
-        let Some(seat) = self.io.link.seat() else { return };
-        let (bytes, (stale, errors)) = (seat.ring_bytes(), seat.counted());
-        let stats = &mut self.io.conns.stats;
-        stats.set(Stat::RingBytes, bytes as u64);
-        stats.add(Stat::Stale, stale);
-        stats.add(Stat::LinkErrors, errors);
+    /// A frame for this worker alone, or for all.
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        match *frame {
+            // To a slot that doesn't follow the trunk (13.6).
+            Frame::Deliver { event, conns } => {
+                self.sessions.deliver(&mut self.io, &event, conns.iter())
+            }
+            Frame::GroupDeliver { group, event } => groups::deliver(&mut self.io, group, &event),
+            _ => self.of_sessions(frame),
+        }
+    }
+
+    /// Frames about sessions, but for events.
+    fn of_sessions(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        match *frame {
+            Frame::Opened { cursor, sessions } => {
+                self.io.link.cursor_moved(cursor);
+                for session in sessions.iter() {
+                    self.sessions.opened(&mut self.io, session, cursor);
+                }
+            }
+            Frame::Replay { conn, flags, cursor, heads, items } => {
+                self.sessions.replay(&mut self.io, conn, &Replay { flags, cursor, heads, items });
+            }
+            Frame::Gap { reason, from, to, cursor, conns } => {
+                let reason = std::str::from_utf8(reason).unwrap_or_default();
+                self.sessions.gap(&mut self.io, &Gap { reason, from, to }, cursor, conns);
+            }
+            Frame::Cursor { cursor } => self.io.link.cursor_moved(cursor),
+            Frame::Presence { json, conns } => self.sessions.presence(&mut self.io, json, conns),
+            Frame::Ended { conn, reason, subjects } => {
+                self.sessions.ended(&mut self.io, conn, reason, subjects);
+            }
+            Frame::Keys { keys } => self.take_keys(keys)?,
+            Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
+            Frame::GroupJoin { group, conns } => groups::join(&mut self.io, group, conns)?,
+            Frame::GroupLeave { group, conns } => groups::leave(&mut self.io, group, conns),
+            Frame::GroupEnd { group } => groups::end(&mut self.io, group),
+            Frame::Refused { conn, status, retry_after_s, code, message } => {
+                let text = |bytes| std::str::from_utf8(bytes).unwrap_or("unreadable");
+                let (code, message) = (text(code), text(message));
+                let error = StreamError { status, retry_after_s, code, message };
+                self.sessions.refused(&mut self.io, conn, &error);
+            }
+            Frame::CloseSessions { reason, conns } => {
+                let reason = String::from_utf8_lossy(reason);
+                for conn in conns.iter() {
+                    if let Some((index, _)) = self.io.conns.find(conn) {
+                        self.close_gently(index, &reason, CloseReason::CloseSessions);
+                    }
+                }
+            }
+            _ => return self.of_requests(frame),
+        }
+        Ok(())
+    }
+
+    /// Frames about requests, and of the edge itself.
+    fn of_requests(&mut self, frame: &Frame<'_>) -> Result<(), LinkEnd> {
+        let (io, sessions) = (&mut self.io, &mut self.sessions);
+        match *frame {
+            Frame::Response { conn, status, flags, body_bytes, headers, body } => {
+                let answer = Answer { status, flags, body_bytes, headers, body };
+                self.http.response(io, sessions, conn, answer);
+            }
+            Frame::ResponseBody { conn, flags, body } => {
+                self.http.response_body(io, sessions, conn, flags, body);
+            }
+            Frame::OperationAnswer { conn, number, flags, json } => {
+                sessions.operation_answered(io, conn, number, flags, json);
+            }
+            Frame::RequestCredit { conn, bytes } => {
+                self.http.request_credit(io, sessions, conn, bytes);
+            }
+            Frame::Shutdown { drain_ms } => {
+                let stop = u64::from(drain_ms).min(RUN - 1);
+                self.shared.stop.fetch_min(stop, std::sync::atomic::Ordering::Relaxed);
+            }
+            _ => return Err(LinkEnd::broken("2.5", "a frame of the other direction")),
+        }
+        Ok(())
     }
 }

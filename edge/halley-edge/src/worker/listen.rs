@@ -46,7 +46,7 @@ pub fn tcp(address: SocketAddr) -> io::Result<mio::net::TcpListener> {
     Ok(mio::net::TcpListener::from_std(socket.into()))
 }
 
-/// A worker's socket for the brain. A socket file that was left behind is replaced: the probe of
+/// The edge's socket for the brain. A socket file that was left behind is replaced: the probe of
 /// the addresses has shown by now that no other edge runs here, or one that this one replaces.
 /// Nobody removes it at the end, when it may be another edge's.
 ///

@@ -1,6 +1,6 @@
-//! A worker: one thread, one poll, one descriptor table, one link. Everything that a client or
-//! the brain causes happens in [`Worker::run`]'s loop, which asks its parts; none of them knows the
-//! worker, and none that is further down knows one further up:
+//! A worker: one thread, one poll, one descriptor table, one place on the trunk. Everything that a
+//! client or the brain causes happens in [`Worker::run`]'s loop, which asks its parts; none of them
+//! knows the worker, and none that is further down knows one further up:
 //!
 //! ```text
 //! main → worker → http → { sessions, trunk } → { link, groups } → conns
@@ -11,9 +11,9 @@
 //! - `link/` is the link to the brain, `groups/` gives groups' events to members, in slices;
 //! - `sessions/` opens streams, polls and WebSockets, writes events to them and reads their
 //!   messages; `http/` reads requests and writes answers;
-//! - here `acceptor.rs` listens, `admit.rs` accepts, `frames.rs` handles the brain's frames,
-//!   `handed.rs` what came by a trunk,
-//!   `sweep.rs` and `time.rs` have heartbeats and deadlines, `stop.rs` the end.
+//! - here `acceptor.rs` listens, `admit.rs` accepts, `place.rs` has the beginning and the end of a
+//!   place on the trunk, `handed.rs` handles the brain's frames, `sweep.rs` and `time.rs` have
+//!   heartbeats and deadlines, `stop.rs` the end.
 //!
 //! Invariant: nothing blocks, and nothing is written to a socket before the round's input was
 //! dealt with ([`Worker::settle`]); so writes gather by themselves when there is much to do.
@@ -22,9 +22,9 @@
 
 pub mod acceptor;
 pub mod admit;
-pub mod frames;
 pub mod handed;
 pub mod listen;
+pub mod place;
 pub mod silence;
 pub mod state;
 pub mod stop;
@@ -45,8 +45,9 @@ use crate::conns::tls::shake::Turned;
 use crate::groups::write_permits::WAKE;
 use crate::sessions::base::detail::poll_of;
 use crate::stats::Stat;
-use crate::worker::acceptor::{API, LINK_LISTENER, PUBLIC};
-use crate::worker::state::{LINK, Worker};
+use crate::trunk::owner::Owner;
+use crate::worker::acceptor::{API, PUBLIC};
+use crate::worker::state::{TRUNK, Worker};
 use halley_wire::HttpError;
 
 const EVENTS_PER_ROUND: usize = 1_024;
@@ -74,14 +75,12 @@ impl Worker {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 result => result?,
             }
-            // Each connection has one event in it at most; the listeners and the link have theirs.
+            // Each connection has one event in it at most; listeners and wake-ups have theirs.
             let polls_max = self.io.conns.table.used() / EVENTS_PER_ROUND + 2;
             let full = events.iter().count() >= EVENTS_PER_ROUND;
             self.io.conns.clock.heard(full, polls_max);
             self.tell_time();
-            if let Some(seat) = self.io.link.seat() {
-                seat.round();
-            }
+            self.io.link.seat().round();
             self.send_stats();
             for event in &events {
                 self.on_event(event);
@@ -91,12 +90,19 @@ impl Worker {
             self.shake_hands();
             self.http.read_small_chunks(&mut self.io, &mut self.sessions);
             self.reap();
-            self.read_link();
+            if let Some(owner) = &mut self.owner {
+                owner.turn()?;
+            }
+            self.take_handed();
+            self.sessions.sync(&mut self.io);
             self.on_time();
             self.sessions.admit_waiting(&mut self.io);
             self.settle();
             if self.stopped() {
                 self.end_link(halley_link::GoodbyeCode::Stopping, "the edge stops");
+                if let Some(owner) = self.owner.take() {
+                    owner.stop();
+                }
                 return Ok(());
             }
         }
@@ -111,7 +117,8 @@ impl Worker {
     /// Is there something to do that no event will tell of?
     fn has_more(&self) -> bool {
         let upload = !self.http.paused.is_empty() && self.io.link_has_room();
-        self.link_may_be_read()
+        self.handed_may_be_taken()
+            || self.owner.as_ref().is_some_and(Owner::has_more)
             || self.io.fan_out.has_permit()
             || self.acceptor.has_more()
             || upload
@@ -127,13 +134,8 @@ impl Worker {
             API => {
                 self.accept(true);
             }
-            LINK_LISTENER => self.accept_link(),
-            LINK if event.is_readable() => {
-                self.io.link.became_readable(event.is_read_closed());
-            }
-            LINK => {}
             // The round is for what it waited for.
-            WAKE => {}
+            WAKE | TRUNK => {}
             token => self.on_connection(token, event),
         }
     }
@@ -215,7 +217,10 @@ impl Worker {
         self.io.conns.count_ages();
         self.reap();
         self.io.link.announce();
-        self.flush_link();
+        self.io.link.flush();
+        if let Some(owner) = &mut self.owner {
+            owner.write();
+        }
     }
 
     /// Ends the connections that are doomed. Ending one dooms no other, but may doom it once more:

@@ -17,6 +17,8 @@ use halley_link::CloseReason;
 
 use crate::conns::table::{Phase, flag};
 use crate::log;
+use crate::sessions::base::detail::exchange_of;
+use crate::sessions::base::errors::NO_BRAIN;
 use crate::stats::Stat;
 use crate::transport::Transport;
 use crate::worker::state::{RUN, Worker};
@@ -170,6 +172,18 @@ impl Worker {
             if matches!(phase, Phase::Proxy | Phase::Handshake | Phase::Http) {
                 self.close_gently(index, "stopping", CloseReason::Stopping);
             }
+        }
+    }
+
+    /// Says goodbye as a connection's phase has it, then closes.
+    pub(crate) fn close_gently(&mut self, index: u32, text: &str, reason: CloseReason) {
+        let (io, sessions) = (&mut self.io, &mut self.sessions);
+        match io.conns.phase(index) {
+            Phase::Http if exchange_of(&mut io.conns, index).is_some_and(|e| e.is_in_flight()) => {
+                self.http.refuse(io, sessions, index, &NO_BRAIN);
+            }
+            Phase::Http | Phase::Handshake | Phase::Proxy => sessions.end(io, index, reason),
+            _ => sessions.close_gently(io, index, text, reason),
         }
     }
 }

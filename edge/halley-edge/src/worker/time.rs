@@ -42,7 +42,6 @@ impl Worker {
         for tick in self.sweep.due(tick, self.ticks_of_a_sweep(), rest) {
             self.walk(tick);
         }
-        self.link_time();
     }
 
     fn late(&mut self, index: u32) {

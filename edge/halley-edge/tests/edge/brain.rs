@@ -154,7 +154,7 @@ pub struct Brain {
     /// Give credit back for what was read (4.3)?
     pub generous: bool,
     pub version: u16,
-    /// Speaks to worker 0 by the trunk, not by its own link.
+    /// Speaks to the first worker; without it frames are those of the trunk, as they are.
     pub trunk: Option<TrunkWay>,
     /// Costly bytes that were read.
     pub costly: usize,

@@ -312,7 +312,7 @@ fn polls_and_held_sessions() {
     assert_eq!(edge.exit_code(), Some(0));
 }
 
-/// 9.1: "SHUTDOWN asks the whole edge to stop", workers without a handshake as well.
+/// 9.1: "SHUTDOWN asks the whole edge to stop".
 #[test]
 fn shutdown_reaches_every_worker() {
     let (mut edge, mut brain) = Edge::start_with(&["--workers", "2"], &[], 1 << 20);

@@ -2,14 +2,14 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::brain::{Brain, Seen, WAIT, WINDOW};
 use crate::client::Client;
-use crate::trunk_way::{TrunkWay, by_trunk};
+use crate::trunk_way::TrunkWay;
 
 /// Addresses of the edge, from HELLO_EDGE, and the process.
 pub struct Edge {
@@ -55,9 +55,6 @@ pub fn command(arguments: &[&str]) -> (Command, PathBuf) {
             command.args([name, value]);
         }
     }
-    if by_trunk() && !arguments.contains(&"--trunk") {
-        command.args(["--trunk", "on"]);
-    }
     command.args(arguments).arg("--socket-dir").arg(&dir).stderr(Stdio::null());
     (command, dir)
 }
@@ -87,49 +84,32 @@ impl Edge {
             }
             other => panic!("not HELLO_EDGE: {other:?}"),
         }
-        assert_eq!(brain.next(), Seen::SyncBegin(0));
-        assert_eq!(brain.next(), Seen::SyncEnd);
+        // The syncs of several workers come in any order.
+        let workers = arguments.iter().skip_while(|word| **word != "--workers").nth(1);
+        let mut syncs = workers.map_or(1, |workers| workers.parse().unwrap());
+        while syncs > 0 {
+            match brain.next() {
+                Seen::SyncBegin(0) => {}
+                Seen::SyncEnd => syncs -= 1,
+                other => panic!("not a sync: {other:?}"),
+            }
+        }
         (edge, brain)
     }
 
-    /// A handshake with another worker, with these settings.
-    pub fn handshake(&self, worker: u16, settings: &[(&str, &str)]) -> Brain {
-        let mut brain = self.dial_worker(worker);
-        brain.hello(settings, WINDOW);
-        assert!(matches!(brain.next(), Seen::HelloEdge { .. }));
-        assert_eq!(brain.next(), Seen::SyncBegin(0));
-        assert_eq!(brain.next(), Seen::SyncEnd);
+    /// A brain that speaks to the first worker; waits for a process that is just starting.
+    pub fn dial(&self) -> Brain {
+        let mut brain = self.dial_trunk();
+        brain.trunk = Some(TrunkWay::default());
         brain
     }
 
-    /// Dials worker 0; waits for a process that is just starting.
-    pub fn dial(&self) -> Brain {
-        self.dial_worker(0)
-    }
-
-    fn dial_worker(&self, worker: u16) -> Brain {
-        if by_trunk() {
-            let mut brain = self.dial_trunk();
-            brain.trunk = Some(TrunkWay::default());
-            return brain;
-        }
-        self.dial_link(worker)
-    }
-
-    /// A brain that dials a worker's own link.
-    pub fn dial_link(&self, worker: u16) -> Brain {
-        self.dial_at(&self.dir.join(format!("worker-{worker}.sock")))
-    }
-
-    /// A brain that dials the trunk, and sees its frames as they are.
+    /// A brain that sees the trunk's frames as they are.
     pub fn dial_trunk(&self) -> Brain {
-        self.dial_at(&self.dir.join("trunk.sock"))
-    }
-
-    fn dial_at(&self, path: &Path) -> Brain {
+        let path = self.dir.join("trunk.sock");
         let end = Instant::now() + WAIT;
         loop {
-            match UnixStream::connect(path) {
+            match UnixStream::connect(&path) {
                 Ok(socket) => return Brain::new(socket),
                 Err(e) => assert!(Instant::now() < end, "{e}"),
             }

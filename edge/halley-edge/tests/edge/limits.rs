@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use socket2::{Domain, Socket, Type};
 
-use crate::brain::{Brain, Edge, Seen, WAIT, WINDOW};
+use crate::brain::{Edge, Seen, WAIT, WINDOW};
 use crate::client::{Client, Response, sse, sse_event};
 use crate::drain::chunk;
 
@@ -115,7 +115,6 @@ fn workers_count_together() {
     let settings = [("connections_per_address_max", "5")];
     let arguments = ["--workers", "3", "--connections-max", "8"];
     let (edge, _brain) = Edge::start_with(&arguments, &settings, WINDOW);
-    let _others: Vec<Brain> = (1..3).map(|worker| edge.handshake(worker, &settings)).collect();
     let answers = |ip: &str, count: usize| -> (Vec<Client>, Vec<u16>) {
         let one = |_| {
             let mut client = from(&edge, ip);

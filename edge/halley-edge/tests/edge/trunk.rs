@@ -1,4 +1,4 @@
-//! Clause 13: one connection for all workers.
+//! Clauses 1 and 13: one connection for all workers.
 
 use halley_link::{Event, FLAG_END, Frame, Item, List, NumberedSession, Slot, Word};
 
@@ -21,17 +21,22 @@ impl Brain {
     }
 
     /// What the next worker says.
-    fn next_of(&mut self) -> (u16, Seen) {
+    pub fn next_of(&mut self) -> (u16, Seen) {
         match self.next() {
             Seen::Of(worker, seen) => (worker, *seen),
             other => panic!("not of a worker: {other:?}"),
         }
     }
 
-    /// The handshake and all syncs. Whoever has synced follows the trunk; gives the sessions that
-    /// were announced.
-    fn meets_all(&mut self, edge: &mut Edge, workers: u16) -> Vec<(u16, u64)> {
-        self.hello(&[], WINDOW);
+    /// The handshake, with these settings, and all syncs. Whoever has synced follows the trunk;
+    /// gives the sessions that were announced.
+    pub fn meets_all(
+        &mut self,
+        edge: &mut Edge,
+        workers: u16,
+        settings: &[(&str, &str)],
+    ) -> Vec<(u16, u64)> {
+        self.hello(settings, WINDOW);
         self.send(&Frame::Cursor { cursor: CURSOR });
         match self.next() {
             Seen::HelloEdge { public, api } => {
@@ -104,9 +109,9 @@ fn cursor_at(seq: u64) -> String {
 }
 
 fn start() -> (Edge, Brain) {
-    let mut edge = Edge::alone(&["--workers", &WORKERS.to_string(), "--trunk", "on"]);
+    let mut edge = Edge::alone(&["--workers", &WORKERS.to_string()]);
     let mut brain = edge.dial_trunk();
-    assert_eq!(brain.meets_all(&mut edge, WORKERS), []);
+    assert_eq!(brain.meets_all(&mut edge, WORKERS, &[]), []);
     (edge, brain)
 }
 
@@ -210,7 +215,7 @@ fn the_next_brain_finds_all_workers_at_one_cursor() {
     assert_eq!(announced, sessions);
     // And one more, while that one lives: the newest is the one that is alive.
     let mut newest = edge.dial_trunk();
-    let mut announced = newest.meets_all(&mut edge, WORKERS);
+    let mut announced = newest.meets_all(&mut edge, WORKERS, &[]);
     announced.sort_unstable();
     assert_eq!(announced, sessions);
     assert!(matches!(next.next(), Seen::Goodbye(7, _)));
@@ -218,23 +223,6 @@ fn the_next_brain_finds_all_workers_at_one_cursor() {
     for (client, _) in &mut all {
         client.expect_chunk(&sse_event(&cursor_at(50), JSON));
     }
-}
-
-/// 13.1: "when a trunk is dialled, the edge drops its trunk and the links of its workers; when a
-/// worker is dialled, it drops its trunk".
-#[test]
-fn there_is_a_trunk_or_there_are_links() {
-    let (mut edge, mut brain) = start();
-    let mut own = edge.dial_link(1);
-    own.hello(&[], WINDOW);
-    assert!(matches!(own.next(), Seen::HelloEdge { .. }));
-    assert_eq!((own.next(), own.next()), (Seen::SyncBegin(0), Seen::SyncEnd));
-    assert!(matches!(brain.next(), Seen::Goodbye(7, _)));
-    assert_eq!(brain.next(), Seen::End);
-    let mut again = edge.dial_trunk();
-    again.meets_all(&mut edge, WORKERS);
-    assert!(matches!(own.next(), Seen::Goodbye(7, _)));
-    let _ = streams(&edge, &mut again);
 }
 
 /// 1.3, by a worker: what it finds wrong ends the trunk for all.
@@ -271,17 +259,15 @@ fn an_edge_with_a_trunk_stops() {
     }
 }
 
-/// Without `--trunk on` nobody listens there, though another edge's socket was left behind.
+/// 1.1, 9.3: a socket file that another edge left is replaced.
 #[test]
-fn there_is_no_trunk_unless_it_was_asked_for() {
-    let (mut command, dir) = crate::brain::command(&["--trunk", "off"]);
-    let path = dir.join("trunk.sock");
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+fn a_socket_that_was_left_behind_is_replaced() {
+    let (mut command, dir) = crate::brain::command(&[]);
+    let left = std::os::unix::net::UnixListener::bind(dir.join("trunk.sock")).unwrap();
+    drop(left);
     let child = command.spawn().unwrap();
     let nowhere = "127.0.0.1:0".parse().unwrap();
-    let edge = Edge { child, dir, public: nowhere, api: nowhere };
-    let mut own = edge.dial_link(0);
-    own.hello(&[], WINDOW);
-    assert!(matches!(own.next(), Seen::HelloEdge { .. }));
-    assert!(!path.exists());
+    let mut edge = Edge { child, dir, public: nowhere, api: nowhere };
+    let mut brain = edge.dial_trunk();
+    assert_eq!(brain.meets_all(&mut edge, 1, &[]), []);
 }

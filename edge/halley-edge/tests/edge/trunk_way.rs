@@ -1,22 +1,16 @@
-//! The other way to a worker: with `HALLEY_EDGE_TRUNK=on` the tests' brain speaks to the only
-//! worker of an edge by its trunk (link.md 13), and what it means is the same. Tests that are about
-//! a worker's own link, or about several workers, then make no sense and fail:
-//!
-//! ```text
-//! HALLEY_EDGE_TRUNK=on cargo test -p halley-edge --test edge -- groups:: holds:: polls:: …
-//! ```
+//! How the tests' brain speaks to the only worker of an edge, or to the first of several: a test
+//! says what it would say to that worker alone, and here that travels on the trunk (link.md 13).
+//! `trunk.rs` has the tests that see a trunk's frames as they are.
 
 use halley_link::{Frame, Item, List, Slot, Word};
-
-/// Do the tests' brains dial the trunk?
-pub fn by_trunk() -> bool {
-    std::env::var_os("HALLEY_EDGE_TRUNK").is_some()
-}
 
 /// What becomes of the frames on a trunk.
 #[derive(Default)]
 pub struct TrunkWay {
+    /// Of the first worker.
     slot: u16,
+    /// Slots that there have been.
+    slots: u16,
     /// Does the slot follow the trunk (13.6)? It does once there was a cursor.
     follows: bool,
 }
@@ -57,8 +51,11 @@ impl TrunkWay {
         let inner = Frame::decode(kind, payload).unwrap();
         let begins = matches!(inner, Frame::SyncBegin { .. });
         let place = begins.then(|| {
-            *self = TrunkWay { slot: self.slot + 1, follows: false };
-            Frame::Place { worker, slot: self.slot }
+            self.slots += 1;
+            if worker == 0 {
+                (self.slot, self.follows) = (self.slots, false);
+            }
+            Frame::Place { worker, slot: self.slots }
         });
         (inner, place)
     }

@@ -53,7 +53,6 @@ fn all_threads_are_another_user() {
         let arguments = ["--workers", "2", "--sandbox", sandbox, "--user", USER];
         // Both workers serve after their handshakes.
         let (edge, _brain) = Edge::start_with(&arguments, &[], WINDOW);
-        let _other = edge.handshake(1, &[]);
         for (field, own) in [("Uid", uid), ("Gid", gid)] {
             let found = of_each_thread(&edge, field);
             let wanted = [own; 4].map(|id| id.to_string()).join("\t");

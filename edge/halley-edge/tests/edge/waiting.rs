@@ -237,15 +237,20 @@ fn the_brain_opens_a_few_at_a_time() {
 /// 13.8: they are those of all workers, each of which has an equal part.
 #[test]
 fn each_worker_has_its_part() {
-    let limits = [("opens_in_flight_max", "40")];
-    let (edge, mut brain) = Edge::start_with(&["--workers", "2"], &limits, WINDOW);
-    let mut other = edge.handshake(1, &limits);
+    let mut edge = Edge::alone(&["--workers", "2"]);
+    let mut brain = edge.dial_trunk();
+    brain.meets_all(&mut edge, 2, &[("opens_in_flight_max", "40")]);
     let clients = ask(&edge, 160, "");
     // The kernel gives each of them some 80.
-    opens(&mut brain, 20);
-    opens(&mut other, 20);
+    let mut opens = [0; 2];
+    while opens.iter().sum::<usize>() < 40 {
+        match brain.next_of() {
+            (worker, Seen::Open(sessions)) => opens[usize::from(worker)] += sessions.len(),
+            other => panic!("not OPEN: {other:?}"),
+        }
+    }
+    assert_eq!(opens, [20; 2]);
     brain.expect_silence(100);
-    other.expect_silence(100);
     drop(clients);
 }
 

@@ -15,8 +15,6 @@ pub const HANDED_BYTES: usize = 512;
 pub struct Begin {
     /// Which place of this worker it is: each has a larger number than the one before.
     pub place: u64,
-    /// The link's version.
-    pub version: u16,
     /// The payload of HELLO_BRAIN.
     pub hello: Arc<[u8]>,
     /// The payload of the last KEYS, if there was one before the place began.

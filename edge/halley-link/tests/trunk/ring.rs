@@ -42,7 +42,7 @@ fn end(cursor: Option<&[u8]>) -> End {
 }
 
 fn begin(place: u64) -> Handed {
-    Handed::Begin(Begin { place, version: 6, hello: [].into(), keys: None })
+    Handed::Begin(Begin { place, hello: [].into(), keys: None })
 }
 
 /// A worker of the test: takes all that there is, then sleeps until it is woken; gives back what it

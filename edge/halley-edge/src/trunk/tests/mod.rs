@@ -38,9 +38,9 @@ fn workers_begin_when_the_brain_has_said_hello() {
     assert_eq!(got(test.seats[1].take()), ["cursor", "11 to 1"]);
 }
 
-/// 3.2, 13.1: "It has version 6 at least."
+/// 3.2: a brain of before the trunk is refused.
 #[test]
-fn a_trunk_has_a_version_that_knows_it() {
+fn the_first_frame_is_a_hello_of_a_version_that_has_a_trunk() {
     let mut test = Test::new(1);
     let settings = List::from_items(0, b"");
     test.say(&Frame::HelloBrain { version: 5, window: 600_000, node: b"n", settings });
