@@ -4,7 +4,7 @@
 %% The log of a cluster in PostgreSQL: `halley_cluster_postgres' by itself, without brains.
 %%
 %%   rebar3 compile
-%%   ERL_LIBS=_build/default/lib escript bench/cluster-append.escript [seconds]
+%%   ERL_LIBS=_build/default/lib escript bench/cluster-append.escript [seconds [kept]]
 %%
 %% It starts a PostgreSQL of its own, with fsync on, on the same machine. Events have 150 bytes of
 %% chance.
@@ -13,7 +13,8 @@
 %% appends at a rate: each millisecond the events that are due since the last group, while readers
 %% read the table, each again a millisecond after it has found no row. PostgreSQL's processor time
 %% is that of its processes (`/proc/PID/schedstat'): of the writer's backend, of the readers', of
-%% all others. The first second of each part doesn't count.
+%% all others. The first second of each part doesn't count. `kept': with statements that the session
+%% keeps.
 -mode(compile).
 
 -define(EVENT, 150).
@@ -25,8 +26,11 @@
 -define(READ_BYTES, 1000000).
 
 main([]) -> main(["8"]);
+main([Seconds, "kept"]) ->
+    persistent_term:put(kept, true),
+    main([Seconds]);
 main([Seconds]) ->
-    logger:set_primary_config(level, error),
+    logger:set_primary_config(level, none),
     process_flag(trap_exit, true),
     Us = list_to_integer(Seconds) * 1000000,
     Dir = string:trim(os:cmd("mktemp -d /tmp/halley-bench.XXXXXX")),
@@ -151,7 +155,8 @@ options({Dir, _}) -> #{host => list_to_binary(Dir), username => "postgres", data
 %% With the process of the server that belongs to it.
 opened(Postgres, C) ->
     Before = backends(C),
-    {ok, Engine, _} = halley_cluster_postgres:open(#{connect => options(Postgres)}),
+    {ok, Engine, _} = halley_cluster_postgres:open(
+        #{connect => options(Postgres), keeps_statements => persistent_term:get(kept, false)}),
     [Pid] = backends(C) -- Before,
     {Engine, Pid}.
 

@@ -12,7 +12,7 @@
 
 -include_lib("epgsql/include/epgsql.hrl").
 
--export([open/1, close/1, run/4, copy/4, simple/3, has_warned/0, away/1]).
+-export([open/2, close/1, run/4, copy/4, simple/3, has_warned/0, away/1]).
 
 -export_type([session/0, failure/0]).
 
@@ -23,11 +23,18 @@
 
 %% Of each host, and for what it says of itself then; `timeout' of the options, if it has one.
 -define(CONNECT_MS, 2000).
+%% More than the engine has.
+-define(STATEMENTS, 30).
 
-%% `Options' are those of `epgsql:connect/1', with `host' or `hosts'. `{refused, _}' has a sentence
-%% for the operator.
--spec open(epgsql:connect_opts_map()) -> {ok, session()} | {error, away()}.
-open(Options) ->
+%% `Options' are those of `epgsql:connect/1', with `host' or `hosts'. `Kept': whether the session
+%% may keep statements, as a pooler doesn't allow it. `{refused, _}' has a sentence for the
+%% operator.
+-spec open(epgsql:connect_opts_map(), Kept :: boolean()) -> {ok, session()} | {error, away()}.
+open(Given, Kept) ->
+    Options = Given#{statement_cache => case Kept of
+        true -> ?STATEMENTS;
+        false -> 0
+    end},
     Owner = self(),
     Ref = make_ref(),
     Tries = [spawn_monitor(fun() -> try_host(Host, Port, Options, Owner, Ref) end)
@@ -47,7 +54,7 @@ try_host(Host, Port, Options, Owner, Ref) ->
     Own = maps:merge(#{timeout => ?CONNECT_MS, application_name => "halley", login_errors => whole},
                      maps:without([hosts, target_session_attrs], Options)),
     Result = case epgsql_held:open(Own#{host => Host, port => Port, codecs => [],
-                                        statement_cache => 0, async => Owner}) of
+                                        async => Owner}) of
         {ok, Session} -> probed(maps:get(timeout, Own), Session);
         {error, Reason} -> {error, unreached(Reason)}
     end,
@@ -119,7 +126,19 @@ close(Session) -> epgsql_held:discard(Session).
 -spec run(iodata(), [{epgsql:epgsql_type(), term()}], timeout(), session()) ->
     {{ok, [tuple()]} | {error, failure()}, session()}.
 run(Sql, Typed, TimeoutMs, Session) ->
-    epgsql_held:run(halley_cluster_once, {Sql, Typed}, TimeoutMs, Session).
+    case epgsql_session:get_attr(statements, Session) of
+        none -> epgsql_held:run(halley_cluster_once, {Sql, Typed}, TimeoutMs, Session);
+        _ ->
+            {Answer, After} = epgsql_held:run(epgsql_cmd_query,
+                                              {Sql, [Value || {_, Value} <- Typed]}, TimeoutMs,
+                                              Session),
+            {case Answer of
+                 {ok, _, _, Rows} -> {ok, Rows};
+                 {ok, _, Rows} -> {ok, Rows};
+                 {ok, _} -> {ok, []};
+                 {error, _} -> Answer
+             end, After}
+    end.
 
 %% Statements without values and without an interest in rows.
 -spec simple(iodata(), timeout(), session()) -> {ok | {error, failure()}, session()}.

@@ -1,4 +1,4 @@
-%% What `halley_log_engine' promises, of each engine: the fake one that tests of the core use,
+%% The promises of `halley_log_engine', by each engine: the fake one that tests of the core use,
 %% PostgreSQL alone, and PostgreSQL that waits for a standby. Failures that only PostgreSQL has are
 %% in `halley_cluster_postgres_SUITE' and `halley_cluster_standby_SUITE'.
 -module(halley_cluster_engine_SUITE).

@@ -28,7 +28,7 @@ start_pair(Config) ->
     ok = sql(C, "alter system set synchronous_standby_names = 'standby'"),
     ok = sql(C, "select pg_reload_conf()"),
     ok = epgsql:close(C),
-    [{standby, Standby} | Config1].
+    [{standby, Standby}, {keeps_statements, true} | Config1].
 
 stop_postgres(Config) ->
     _ = [ok = epgsql_test_server:stop(Standby) || {standby, Standby} <- Config],
@@ -97,7 +97,9 @@ engine(Config) ->
         postgres ->
             {halley_cluster_postgres,
              maps:merge(#{connect => connect(?config(server, Config)), append_ms => 10000},
-                        maps:from_list([Each || {retention_ms, _} = Each <- Config]))}
+                        maps:from_list([{Key, Value} || {Key, Value} <- Config,
+                                                        Key =:= retention_ms
+                                                            orelse Key =:= keeps_statements]))}
     end.
 
 connect(Server) ->
