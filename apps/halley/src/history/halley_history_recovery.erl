@@ -135,9 +135,15 @@ identity_from_headers(Dir, Ledger, [Number | Numbers], IsCopy) ->
             identity_from_headers(Dir, Ledger, Numbers, IsCopy)
     end.
 
+%% The brains of a cluster have one store, which its log names.
 new_store() ->
-    <<Store:32>> = crypto:strong_rand_bytes(4),
-    Store.
+    case application:get_env(halley, new_store) of
+        {ok, Store} ->
+            Store;
+        undefined ->
+            <<Store:32>> = crypto:strong_rand_bytes(4),
+            Store
+    end.
 
 %% --- one segment ---------------------------------------------------------------------------------
 

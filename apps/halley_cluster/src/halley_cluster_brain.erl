@@ -1,0 +1,250 @@
+%% This brain as a member of a cluster: the process around the pure core (`halley_cluster_core').
+%%
+%% It takes the drafts of all shards (`halley_order'), gathers those that wait into one proposal,
+%% and has the core place it in the log. Rows that the core applies go to the shards, which answer
+%% with each event's result; once the core says that a proposal is safe, its publishers get these.
+%%
+%% It executes the core's effects and reports what comes of them, and decides nothing itself. Calls
+%% of the engine are made by processes of their own (`halley_cluster_caller'), links to the other
+%% brains by `halley_cluster_links'.
+%%
+%% Invariants: a publisher gets one answer, as the core answers each proposal once. Rows go to the
+%% shards in the order of the log, from here alone.
+%%
+%% If it dies, the brain's place in the log is unknown to its shards: whoever supervises it ends the
+%% brain.
+-module(halley_cluster_brain).
+-behaviour(gen_server).
+
+-export([start_link/1, names/0, info/0]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
+-export_type([settings/0]).
+
+%% `name': of this brain's node, and by which the others know it. `address': where they reach it.
+-type settings() :: #{name := binary(), address := binary(),
+                      engine := {module(), halley_log_engine:settings()}}.
+
+-define(TICK_MS, 25).
+%% Drafts of a proposal; one publisher's batch may go beyond it.
+-define(GATHERED, 256).
+%% Of this release, in the table of brains.
+-define(VERSION, 1).
+%% Results of shards that no publisher waits for any more, as its time was over.
+-define(RESULTS_MAX, 100000).
+
+-type job() :: {call, gen_server:from(), [halley_shard:draft()]}
+             | {posts, Publisher :: pid(), [halley_shard:post()]}.
+-type place() :: halley_cursor:seq() | {known, halley_event:id()}.
+
+-record(state, {
+    settings :: settings(),
+    boot :: <<_:64>>,
+    core :: halley_cluster_state:core(),
+    callers = #{} :: #{halley_cluster_handle:name() => pid()},
+    next = 1 :: pos_integer(),
+    %% Proposals whose fate the core hasn't told yet.
+    open = #{} :: #{pos_integer() => [job()]},
+    %% Those that are safe and wait for results of shards.
+    waiting = #{} :: #{pos_integer() => {[job()], [place()], Missing :: non_neg_integer()}},
+    wanted = #{} :: #{halley_cursor:seq() => pos_integer()},
+    results = #{} :: #{halley_cursor:seq() => halley_shard:posted()},
+    %% Chosen ids of rows that the history may not have indexed yet.
+    recent = #{} :: #{halley_event:id() => halley_cursor:seq()}
+}).
+
+-spec start_link(settings()) -> gen_server:start_ret().
+start_link(Settings) ->
+    gen_server:start_link({local, ?MODULE}, ?MODULE, Settings,
+                          [{spawn_opt, [{message_queue_data, off_heap}]}]).
+
+%% What `halley_order' is to have in the environment of `halley'.
+-spec names() -> tuple().
+names() ->
+    list_to_tuple([?MODULE || _ <- lists:seq(1, halley_shards:count())]).
+
+%% For metrics and tests (`halley_cluster_core:info/1').
+-spec info() -> #{atom() => term()}.
+info() ->
+    gen_server:call(?MODULE, info).
+
+-spec init(settings()) -> {ok, #state{}}.
+init(#{name := Name} = Settings) ->
+    Boot = crypto:strong_rand_bytes(8),
+    Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => 0, epoch => 0,
+                                     graph => 0}),
+    self() ! tick,
+    {ok, #state{settings = Settings, boot = Boot, core = Core}}.
+
+-spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}, gen_server:from(),
+                  #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+handle_call(info, _, State = #state{core = Core}) ->
+    {reply, halley_cluster_core:info(Core), State};
+handle_call({publish, _, Drafts}, From, State) ->
+    {noreply, propose([{call, From, Drafts} | gather(?GATHERED - length(Drafts))], State)}.
+
+-spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
+handle_cast(_, State) ->
+    {noreply, State}.
+
+-spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+handle_info({posts, Publisher, Posts}, State) ->
+    Job = {posts, Publisher, Posts},
+    {noreply, propose([Job | gather(?GATHERED - length(Posts))], State)};
+handle_info({posted, Results}, State) ->
+    {noreply, lists:foldl(fun result/2, State, Results)};
+handle_info({result, Ref, Result}, State) ->
+    {noreply, event({result, Ref, Result}, State)};
+handle_info({cluster, Brain, Message}, State) ->
+    {noreply, event({message, Brain, Message}, State)};
+handle_info({link, Brain, Up}, State) ->
+    {noreply, event({link, Brain, Up}, State)};
+handle_info({claimed, Token, Ids}, State) ->
+    {noreply, event({claimed, Token, Ids}, State)};
+handle_info(tick, State) ->
+    _ = erlang:send_after(?TICK_MS, self(), tick),
+    {noreply, event(tick, forget_indexed(State))};
+handle_info(_, State) ->
+    {noreply, State}.
+
+%% --- publishers ----------------------------------------------------------------------------------
+
+gather(Room) when Room > 0 ->
+    receive
+        {posts, Publisher, Posts} ->
+            [{posts, Publisher, Posts} | gather(Room - length(Posts))];
+        {'$gen_call', From, {publish, _, Drafts}} ->
+            [{call, From, Drafts} | gather(Room - length(Drafts))]
+    after 0 ->
+        []
+    end;
+gather(_) ->
+    [].
+
+propose(Jobs, State = #state{next = Ref, open = Open}) ->
+    Drafts = lists:append([drafts(Job) || Job <- Jobs]),
+    lists:foreach(fun taken/1, Jobs),
+    Proposal = halley_cluster_records:proposal([{event, Draft} || Draft <- Drafts]),
+    event({propose, Ref, Proposal}, State#state{next = Ref + 1, open = Open#{Ref => Jobs}}).
+
+%% A publisher's drafts are all of one shard.
+taken(Job) ->
+    [Draft | _] = Drafts = drafts(Job),
+    halley_shard:taken(halley_cluster_rows:shard(Draft), length(Drafts)).
+
+drafts({call, _, Drafts}) -> Drafts;
+drafts({posts, _, Posts}) -> [Draft || {_, _, Draft} <- Posts].
+
+result({Seq, Result}, State = #state{results = Results, wanted = Wanted}) ->
+    Kept = State#state{results = Results#{Seq => Result}},
+    case maps:take(Seq, Wanted) of
+        {Ref, Left} -> one_less(Ref, Kept#state{wanted = Left});
+        error -> Kept
+    end.
+
+one_less(Ref, State = #state{waiting = Waiting}) ->
+    #{Ref := {Jobs, Places, Missing}} = Waiting,
+    case Missing of
+        1 -> reply(Jobs, Places, State#state{waiting = maps:remove(Ref, Waiting)});
+        _ -> State#state{waiting = Waiting#{Ref := {Jobs, Places, Missing - 1}}}
+    end.
+
+answer(Ref, {ok, #{before := Before, records := Records}}, State = #state{open = Open}) ->
+    {Jobs, Left} = maps:take(Ref, Open),
+    Places = halley_cluster_rows:own(Before, Records),
+    #state{results = Results, wanted = Wanted, waiting = Waiting} = State,
+    case [Seq || Seq <- Places, is_integer(Seq), not is_map_key(Seq, Results)] of
+        [] ->
+            reply(Jobs, Places, State#state{open = Left});
+        Missing ->
+            State#state{open = Left, waiting = Waiting#{Ref => {Jobs, Places, length(Missing)}},
+                        wanted = maps:merge(Wanted, maps:from_keys(Missing, Ref))}
+    end;
+answer(Ref, {error, {Why, _}}, State = #state{open = Open}) ->
+    {Jobs, Left} = maps:take(Ref, Open),
+    Error = case Why of overloaded -> overloaded; _ -> unavailable end,
+    lists:foreach(fun(Job) -> refuse(Job, {error, Error}) end, Jobs),
+    State#state{open = Left}.
+
+refuse({call, From, _}, Error) ->
+    gen_server:reply(From, Error);
+refuse({posts, Publisher, Posts}, Error) ->
+    Publisher ! {posted, [{Tag, Error} || {Tag, _, _} <- Posts]},
+    ok.
+
+reply(Jobs, Places, State = #state{results = Results}) ->
+    All = [found(Place, Results) || Place <- Places],
+    [] = lists:foldl(fun give/2, All, Jobs),
+    Left = maps:without([Seq || Seq <- Places, is_integer(Seq)], Results),
+    State#state{results = case map_size(Left) > ?RESULTS_MAX of true -> #{}; false -> Left end}.
+
+found({known, Id}, _) -> {ok, #{id => Id, sessions => 0}};
+found(Seq, Results) -> map_get(Seq, Results).
+
+give({call, From, Drafts}, Results) ->
+    {Mine, Rest} = lists:split(length(Drafts), Results),
+    gen_server:reply(From, {ok, [Result || {ok, Result} <- Mine]}),
+    Rest;
+give({posts, Publisher, Posts}, Results) ->
+    {Mine, Rest} = lists:split(length(Posts), Results),
+    Publisher ! {posted, [{Tag, Result} || {{Tag, _, _}, Result} <- lists:zip(Posts, Mine)]},
+    Rest.
+
+%% --- the core ------------------------------------------------------------------------------------
+
+event(Event, State = #state{core = Core}) ->
+    {Next, Effects} = halley_cluster_core:handle({erlang:monotonic_time(millisecond), Event}, Core),
+    lists:foldl(fun effect/2, State#state{core = Next}, Effects).
+
+effect({call, {Name, _} = Ref, Request}, State) ->
+    {Caller, Called} = caller(Name, State),
+    ok = halley_cluster_caller:call(Caller, Ref, with_brain(Request, Called)),
+    Called;
+effect({close, Name}, State = #state{callers = Callers}) ->
+    {Caller, Left} = maps:take(Name, Callers),
+    ok = halley_cluster_caller:close(Caller),
+    State#state{callers = Left};
+effect({apply, #{prev := Prev, last := Last, at := At}, _, Portions, _}, State) ->
+    #state{boot = Boot} = State,
+    IsOwn = fun(<<Own:8/binary, _/binary>>) -> Own =:= Boot end,
+    ByShard = halley_cluster_rows:placed(Prev, Portions, IsOwn),
+    lists:foreach(fun(Shard) ->
+        ok = halley_order:committed(Shard, Last, At, self(), maps:get(Shard, ByShard, []))
+    end, lists:seq(1, halley_shards:count())),
+    State#state{recent = maps:merge(State#state.recent,
+                                    halley_cluster_rows:chosen(Prev, Portions))};
+effect({answer, Ref, Answer}, State) ->
+    answer(Ref, Answer, State);
+effect({send, Brain, Message}, State = #state{settings = #{name := Name}}) ->
+    ok = halley_cluster_links:send(Brain, {cluster, Name, Message}),
+    State;
+effect({claim, Token, Ids}, State = #state{recent = Recent}) ->
+    self() ! {claimed, Token, [Id || Id <- Ids, is_map_key(Id, Recent)
+                                         orelse halley_history:find(Id) =/= none]},
+    State;
+effect({members, Brains, _}, State) ->
+    ok = halley_cluster_links:members(Brains),
+    State;
+effect(_, State) ->
+    State.
+
+caller(Name, State = #state{callers = Callers, settings = #{engine := Engine}}) ->
+    case Callers of
+        #{Name := Caller} ->
+            {Caller, State};
+        #{} ->
+            Caller = halley_cluster_caller:start_link(Engine),
+            {Caller, State#state{callers = Callers#{Name => Caller}}}
+    end.
+
+with_brain({brains, Head}, #state{settings = #{name := Name, address := Address}}) ->
+    {brains, #{name => Name, address => Address, version => ?VERSION, head => Head,
+               seen => halley_clock:wall_ms()}};
+with_brain(Request, _) ->
+    Request.
+
+%% What the history has indexed it finds itself.
+forget_indexed(State = #state{recent = Recent}) when map_size(Recent) =:= 0 ->
+    State;
+forget_indexed(State = #state{recent = Recent}) ->
+    Indexed = lists:min(tuple_to_list(halley_history:written())),
+    State#state{recent = maps:filter(fun(_, Seq) -> Seq > Indexed end, Recent)}.

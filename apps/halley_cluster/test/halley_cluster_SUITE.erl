@@ -1,0 +1,193 @@
+%% Three brains that share one log: real nodes, a real PostgreSQL, links of `teleport'.
+-module(halley_cluster_SUITE).
+
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("common_test/include/ct.hrl").
+
+-compile([export_all, nowarn_export_all]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [event_for_everyone, one_order_for_all, one_of_them_orders, chosen_id_is_one_event,
+     private_and_joint, orderer_is_killed, brain_that_joins].
+
+init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
+
+end_per_suite(Config) -> halley_cluster_test:stop_postgres(Config).
+
+init_per_testcase(_, Config) ->
+    Server = ?config(server, Config),
+    ok = halley_cluster_test:install(Server),
+    Engine = #{connect => epgsql_test_server:options(Server, #{username => "plain"})},
+    [{engine, Engine}, {brains, halley_cluster_nodes:start(3, Engine)} | Config].
+
+end_per_testcase(_, Config) ->
+    halley_cluster_nodes:stop(?config(brains, Config)).
+
+brains(Config) -> ?config(brains, Config).
+
+on(Brain, Name, Args) -> halley_cluster_nodes:call(Brain, ?MODULE, Name, Args).
+
+%%% What runs on the brains
+
+%% A process that logs in as the user and keeps what it gets.
+listen(User) ->
+    Caller = self(),
+    Pid = spawn(fun() ->
+        ok = halley:login(User),
+        true = register(binary_to_atom(User), self()),
+        Caller ! {self(), listens},
+        heard([])
+    end),
+    receive {Pid, listens} -> ok after 5000 -> error(deaf) end.
+
+heard(Events) ->
+    receive
+        {halley, #{id := Id, data := Data, at := At}} -> heard([{Id, At, Data} | Events]);
+        {From, heard} -> From ! {heard, lists:reverse(Events)}, heard(Events)
+    end.
+
+%% Waits until the listener has so many, and gives them.
+heard_by(User, N) -> heard_by(User, N, erlang:monotonic_time(millisecond) + 20000).
+
+heard_by(User, N, Until) ->
+    binary_to_atom(User) ! {self(), heard},
+    Events = receive {heard, All} -> All after 5000 -> error(deaf) end,
+    case length(Events) >= N orelse erlang:monotonic_time(millisecond) > Until of
+        true -> Events;
+        false -> receive after 10 -> heard_by(User, N, Until) end
+    end.
+
+publish(Subject, Data) -> halley:publish(Subject, Data).
+publish(Subject, Data, Opts) -> halley:publish(Subject, Data, Opts).
+
+publish_many(Subject, Numbers) ->
+    [halley:publish(Subject, N) || N <- Numbers].
+
+%% In a process of its own; `published/1' has what came of it.
+publish_for_ms(Name, Subject, Ms) ->
+    Until = erlang:monotonic_time(millisecond) + Ms,
+    spawn(fun() ->
+        true = register(Name, self()),
+        Answers = publish_until(Until, Subject, 1, []),
+        receive {From, published} -> From ! {published, Answers} end
+    end),
+    ok.
+
+publish_until(Until, Subject, N, Answers) ->
+    Started = erlang:monotonic_time(millisecond),
+    case Started < Until of
+        true ->
+            Answer = halley:publish(Subject, N),
+            Took = erlang:monotonic_time(millisecond) - Started,
+            publish_until(Until, Subject, N + 1, [{Started, Took, Answer} | Answers]);
+        false ->
+            lists:reverse(Answers)
+    end.
+
+published(Name) ->
+    Name ! {self(), published},
+    receive {published, Answers} -> Answers after 30000 -> error(hangs) end.
+
+info() -> halley_cluster_brain:info().
+
+%%% Cases
+
+event_for_everyone(Config) ->
+    [A, B, C] = brains(Config),
+    [ok = on(Brain, listen, [<<"ann">>]) || Brain <- [A, B, C]],
+    {ok, #{id := Id, sessions := 1}} = on(A, publish, [<<"ann">>, 1]),
+    [[Event], [Event], [Event]] = [on(Brain, heard_by, [<<"ann">>, 1]) || Brain <- [A, B, C]],
+    ?assertMatch({Id, _, 1}, Event).
+
+%% Three publish at once; each brain shows all of it in one order.
+one_order_for_all(Config) ->
+    [A, B, C] = Brains = brains(Config),
+    [ok = on(Brain, listen, [<<"ann">>]) || Brain <- Brains],
+    [ok = on(Brain, publish_for_ms, [publisher, <<"ann">>, 1000]) || Brain <- Brains],
+    Answers = lists:append([on(Brain, published, [publisher]) || Brain <- Brains]),
+    Ids = [Id || {_, _, {ok, #{id := Id}}} <- Answers],
+    ?assertEqual(length(Answers), length(Ids)),
+    N = length(Ids),
+    OnA = on(A, heard_by, [<<"ann">>, N]),
+    ct:pal("~b events", [N]),
+    ?assertEqual(lists:sort(Ids), lists:sort([Id || {Id, _, _} <- OnA])),
+    ?assertEqual(OnA, on(B, heard_by, [<<"ann">>, N])),
+    ?assertEqual(OnA, on(C, heard_by, [<<"ann">>, N])).
+
+one_of_them_orders(Config) ->
+    Modes = modes(brains(Config), 1),
+    ?assertEqual(1, length([ordering || ordering <- Modes])),
+    ?assertEqual(2, length([Brain || {following, Brain} <- Modes])).
+
+%% Once all have met.
+modes(Brains, Ordering) -> modes(Brains, Ordering, 300).
+
+modes(Brains, Ordering, Tries) ->
+    Modes = [maps:get(mode, on(Brain, info, [])) || Brain <- Brains],
+    Others = length(Brains) - Ordering,
+    case {length([M || ordering = M <- Modes]), length([M || {following, _} = M <- Modes])} of
+        {Ordering, Others} -> Modes;
+        _ when Tries > 0 -> timer:sleep(50), modes(Brains, Ordering, Tries - 1);
+        _ -> Modes
+    end.
+
+chosen_id_is_one_event(Config) ->
+    [A, B, C] = brains(Config),
+    [ok = on(Brain, listen, [<<"ann">>]) || Brain <- [A, B, C]],
+    Opts = #{id => <<"chosen">>},
+    ?assertMatch({ok, #{id := <<"chosen">>}}, on(A, publish, [<<"ann">>, 1, Opts])),
+    ?assertMatch({ok, #{id := <<"chosen">>}}, on(B, publish, [<<"ann">>, 2, Opts])),
+    ?assertMatch({ok, _}, on(C, publish, [<<"ann">>, 3])),
+    [?assertMatch([{<<"chosen">>, _, 1}, {_, _, 3}], on(Brain, heard_by, [<<"ann">>, 2]))
+     || Brain <- [A, B, C]].
+
+private_and_joint(Config) ->
+    [A, B, _] = brains(Config),
+    ok = on(B, listen, [<<"bob">>]),
+    {ok, #{sessions := 0}} = on(A, publish, [{to, [<<"ann">>, <<"bob">>]}, 1]),
+    {ok, #{sessions := 0}} = on(A, publish, [{subjects, [<<"room">>, <<"bob">>]}, 2]),
+    {ok, _} = on(A, publish, [<<"bob">>, 3]),
+    %% They are of three shards, so of three orders.
+    ?assertEqual([1, 2, 3], lists:sort([Data || {_, _, Data} <- on(B, heard_by, [<<"bob">>, 3])])).
+
+%% Others go on with another orderer; nothing that was answered is lost, nothing comes twice.
+orderer_is_killed(Config) ->
+    Brains = brains(Config),
+    Modes = modes(Brains, 1),
+    {value, {Orderer, _}} = lists:search(fun({_, Mode}) -> Mode =:= ordering end,
+                                         lists:zip(Brains, Modes)),
+    [B, C] = Others = Brains -- [Orderer],
+    [ok = on(Brain, listen, [<<"ann">>]) || Brain <- Others],
+    [ok = on(Brain, publish_for_ms, [publisher, <<"ann">>, 5000]) || Brain <- Others],
+    timer:sleep(1000),
+    ok = halley_cluster_nodes:kill(Orderer),
+    Answers = [on(Brain, published, [publisher]) || Brain <- Others],
+    Ids = [Id || {_, _, {ok, #{id := Id}}} <- lists:append(Answers)],
+    Slowest = lists:max([Took || {_, Took, _} <- lists:append(Answers)]),
+    ct:pal("~b answered of ~b; the slowest after ~b ms",
+           [length(Ids), length(lists:append(Answers)), Slowest]),
+    OnB = on(B, heard_by, [<<"ann">>, length(Ids)]),
+    OnC = on(C, heard_by, [<<"ann">>, length(OnB)]),
+    Heard = [Id || {Id, _, _} <- OnB],
+    ?assertEqual([], Ids -- Heard),
+    ?assertEqual(length(Heard), length(lists:usort(Heard))),
+    ?assertEqual(OnB, OnC),
+    %% An answer of the core takes no longer, whatever fails.
+    ?assert(Slowest < 12000).
+
+brain_that_joins(Config) ->
+    [A, _, _] = brains(Config),
+    Answers = on(A, publish_many, [<<"ann">>, lists:seq(1, 100)]),
+    ?assertEqual(100, length([ok || {ok, _} <- Answers])),
+    [D] = halley_cluster_nodes:start(1, ?config(engine, Config)),
+    try
+        #{head := Head} = on(A, info, []),
+        ?assertMatch(#{head := Same} when Same >= Head, on(D, info, [])),
+        ok = on(D, listen, [<<"ann">>]),
+        {ok, #{id := Id}} = on(A, publish, [<<"ann">>, 101]),
+        ?assertMatch([{Id, _, 101}], on(D, heard_by, [<<"ann">>, 1]))
+    after
+        halley_cluster_nodes:stop([D])
+    end.

@@ -1,0 +1,116 @@
+%% Brains of one cluster, each a real node with a folder of its own, on the loopback interface.
+%% Functions of test modules run there by `call/4'.
+-module(halley_cluster_nodes).
+
+-export([start/2, start_single/0, stop/1, kill/1, call/4, name/1]).
+%% Run on the nodes.
+-export([brain/2, os_pid/0]).
+
+-define(SECRET, "a secret of sixteen bytes and more").
+-define(READY_MS, 30000).
+
+-type running() :: {Peer :: pid(), node()}.
+
+%% All know each other's addresses from the beginning; which of them are members the log says.
+-spec start(pos_integer(), halley_cluster_postgres:settings()) -> [running()].
+start(Count, Engine) ->
+    {ok, _, #{epochs := [#{store := Store} | _]}} = halley_cluster_postgres:open(Engine),
+    Nodes = [new_node() || _ <- lists:seq(1, Count)],
+    Places = maps:from_list([{Node, {{127, 0, 0, 1}, free_port()}} || {_, Node} <- Nodes]),
+    [ok = call(Node, ?MODULE, brain, [Store, #{engine => Engine, places => Places}])
+     || Node <- Nodes],
+    Nodes.
+
+%% One brain without a cluster.
+-spec start_single() -> [running()].
+start_single() ->
+    Node = new_node(),
+    ok = call(Node, ?MODULE, brain, [none, none]),
+    [Node].
+
+new_node() ->
+    Paths = [Path || Path <- code:get_path(), string:find(Path, "_build") =/= nomatch],
+    {ok, Peer, Node} = peer:start(#{
+        name => peer:random_name("cl"), host => "127.0.0.1", longnames => true,
+        connection => standard_io, wait_boot => 60000,
+        args => ["-kernel", "logger_level", "error", "-connect_all", "false",
+                 "-kernel", "prevent_overlapping_partitions", "false", "-pa" | Paths]}),
+    Running = {Peer, Node},
+    persistent_term:put({?MODULE, Peer}, call(Running, ?MODULE, os_pid, [])),
+    Running.
+
+free_port() ->
+    {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
+    {ok, Port} = inet:port(Listener),
+    ok = gen_tcp:close(Listener),
+    Port.
+
+brain(none, none) ->
+    {ok, _} = application:ensure_all_started(jiffy),
+    ok = application:set_env(halley, data_dir, string:trim(os:cmd("mktemp -d"))),
+    ok = halley_limits:set(#{}),
+    started(fun() -> {ok, _} = halley_sup:start_link() end);
+brain(Store, #{engine := Engine, places := Places}) ->
+    Dir = string:trim(os:cmd("mktemp -d")),
+    {{_, _, _, _} = Ip, Port} = map_get(erlang:node(), Places),
+    _ = [application:load(App) || App <- [teleport, halley, halley_cluster]],
+    _ = [application:set_env(teleport, Key, Value)
+         || {Key, Value} <- [{ip, Ip}, {port, Port}, {address, "127.0.0.1"}, {secret, ?SECRET},
+                             {peers, maps:remove(erlang:node(), Places)}, {discovery, false},
+                             {silent_ms_max, 2000}, {ping_ms, 500}]],
+    ok = teleport:start(),
+    {ok, _} = application:ensure_all_started(jiffy),
+    {ok, _} = application:ensure_all_started(ssl),
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = application:set_env(halley, new_store, Store),
+    ok = application:set_env(halley, order, halley_cluster_brain:names()),
+    ok = halley_limits:set(#{}),
+    Name = atom_to_binary(erlang:node()),
+    Address = iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]),
+    ok = started(fun() ->
+        {ok, _} = halley_sup:start_link(),
+        {ok, _} = halley_cluster_sup:start_link(#{name => Name, address => Address,
+                                                  engine => {halley_cluster_postgres, Engine}})
+    end),
+    ready(?READY_MS).
+
+%% By a process that lives on.
+started(Start) ->
+    Starter = self(),
+    {_, Monitor} = spawn_monitor(fun() ->
+        _ = Start(),
+        _ = process_flag(trap_exit, true),
+        Starter ! ready,
+        receive never -> ok end
+    end),
+    receive
+        ready -> ok;
+        {'DOWN', Monitor, _, _, Reason} -> {error, Reason}
+    after ?READY_MS -> timeout
+    end.
+
+ready(Ms) when Ms > 0 ->
+    case halley_cluster_brain:info() of
+        #{readiness := ready} -> ok;
+        _ -> receive after 20 -> ready(Ms - 20) end
+    end;
+ready(_) ->
+    {error, halley_cluster_brain:info()}.
+
+-spec stop([running()]) -> ok.
+stop(Nodes) ->
+    _ = [catch peer:stop(Peer) || {Peer, _} <- Nodes],
+    ok.
+
+%% As a machine that loses its power.
+-spec kill(running()) -> ok.
+kill({Peer, _}) ->
+    _ = os:cmd("kill -KILL " ++ persistent_term:get({?MODULE, Peer})),
+    _ = (catch peer:stop(Peer)),
+    ok.
+
+name({_, Node}) -> atom_to_binary(Node).
+
+os_pid() -> os:getpid().
+
+call({Peer, _}, Module, Function, Args) -> peer:call(Peer, Module, Function, Args, 60000).
