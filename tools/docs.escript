@@ -75,7 +75,7 @@ routes() ->
     Routes = halley_api:routes(),
     Api = [Methods || {api, _, _, _, Methods, _} <- Routes],
     Me = [Methods || {public, [<<"v1">>, <<"me">> | _], _, _, Methods, _} <- Routes],
-    [Status] = [Path || {api, Path, halley_api_status_h, [<<"stream">>], _, _, _} <- Routes],
+    [Status] = [Path || {api, Path, halley_api_status_h, [<<"stream">>], _, _} <- Routes],
     ["//! The edge's part of the table of resources. Made from `halley_api:routes/0` and\n"
      "//! `halley_api:headers/1` by `make docs`: a change belongs there.\n\n"
      "/// Headers of a request at the public listener that the brain reads (link.md 8.2).\n"

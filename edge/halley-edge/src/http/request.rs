@@ -17,9 +17,7 @@ use halley_wire::target;
 use crate::conns::table::flag;
 use crate::http::read::body_came;
 use crate::http::respond::{stream_methods, takes_form};
-use crate::http::routes::{
-    API_HEADERS, API_METHODS, ME_METHODS, PUBLIC_HEADERS, STATUS_STREAM,
-};
+use crate::http::routes::{API_HEADERS, API_METHODS, ME_METHODS, PUBLIC_HEADERS, STATUS_STREAM};
 use crate::http::state::Http;
 use crate::limits::places::{Place, Whose};
 use crate::limits::sketch::Key;
