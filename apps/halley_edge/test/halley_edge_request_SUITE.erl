@@ -34,6 +34,9 @@ init_per_testcase(Case, Config) ->
     receive {link_up, _} -> ok after ?WAIT_MS -> error(not_up) end,
     {ok, Link} = halley_edge_dialer:link(),
     [fake_edge:send(Edge, Frame) || Frame <- [{sync_begin, 0, <<>>}, sync_end]],
+    %% The worker has a slot, and the link has all of its processes.
+    _ = halley_edge_helper:slot(),
+    _ = halley_edge_helper:replays(),
     [{brain, Brain}, {dir, Dir}, {edge, Edge}, {link, Link} | Config].
 
 end_per_testcase(_, Config) ->
