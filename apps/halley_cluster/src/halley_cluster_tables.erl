@@ -229,9 +229,11 @@ by_hand(What) -> #{what => What, sql => [], how => hand}.
 
 warning(What) -> #{what => What, sql => [], how => warning}.
 
-rows(C, Sql, Parameters) ->
-    case epgsql:equery(C, Sql, Parameters) of
-        {ok, _, Rows} -> Rows;
+%% In one round trip, as a pooler may be between.
+rows(C, Sql, Texts) ->
+    Typed = [{text, Text} || Text <- Texts],
+    case epgsql_sock:sync_command(C, halley_cluster_once, {Sql, Typed}) of
+        {ok, Rows} -> Rows;
         {error, Error} -> exit({query_failed, Error})
     end.
 
