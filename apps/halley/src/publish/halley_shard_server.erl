@@ -54,11 +54,12 @@
 -define(HEAP, [{min_heap_size, 16384}, {min_bin_vheap_size, 131072}]).
 
 -record(state, {shard :: halley_shards:index(), id_prefix :: halley_event:id_prefix(),
-                order :: own | other, marked = 0 :: halley_cursor:seq(),
+                marked = 0 :: halley_cursor:seq(),
                 groups :: halley_groups_shard:groups(),
                 %% Looks at an empty mailbox, and the lowest count of them.
                 looks = 0 :: non_neg_integer(), lowest = infinity :: integer() | infinity,
-                top = halley_top:none() :: halley_top:counted()}).
+                top = halley_top:none() :: halley_top:counted(),
+                order :: own | other}).
 
 -type job() :: {call, gen_server:from(), halley_shard:ack(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
