@@ -23,8 +23,8 @@ init_per_testcase(Case, Config) ->
     Brain = halley_edge_test_brain:start(limits(Case)),
     Dir = string:trim(os:cmd("mktemp -d")),
     Edge = fake_trunk:start(Dir, 2),
-    ok = halley_edge_dialer:connect(Dir, 2, self()),
-    [receive {link_up, W, _} -> ok after ?WAIT_MS -> error(not_up) end || W <- [0, 1]],
+    ok = halley_edge_dialer:connect(Dir, self()),
+    receive {link_up, #{worker := 65535}} -> ok after ?WAIT_MS -> error(not_up) end,
     Trunk = fake_trunk:until(fun(T) ->
         fake_trunk:follows(0, T) andalso fake_trunk:follows(1, T)
     end, fake_trunk:new(Edge, 2)),
