@@ -4,6 +4,10 @@
 
 -export([tests/2, mount/2, unmount/1, fill/1, fill/2, free/1]).
 
+-define(NEEDS_ROOT,
+        "the case fills a small disk of its own, and the kernel lets only root mount one. Run it "
+        "as root, or without root by: unshare --map-root-user --mount rebar3 ct --suite=...").
+
 %% Tests of EUnit, which can't skip: each is `Fun(Dir)' on a disk of that size (`16m', `64k'). For
 %% another user than root there are none, so that nothing is counted as passed, and a line says so.
 tests(Size, Cases) ->
@@ -11,7 +15,7 @@ tests(Size, Cases) ->
         true ->
             [{timeout, 180, {Title, fun() -> mounted(Size, Fun) end}} || {Title, Fun} <- Cases];
         false ->
-            [io:format(user, "left out, as mounting a small disk takes root: ~ts~n", [Title])
+            [io:format(user, "left out: ~ts: ~ts~n", [Title, ?NEEDS_ROOT])
              || {Title, _} <- Cases],
             []
     end.
@@ -26,10 +30,11 @@ mounted(Size, Fun) ->
         _ = file:del_dir(Dir)
     end.
 
-%% Mounts a disk of that size at the folder of a case of Common Test. For another user than root the
-%% case is skipped: only root may mount a file system, and CI is root, so there none is skipped.
+%% Mounts a disk of that size at the folder of a case of Common Test. Without root the kernel
+%% refuses the mount, and there is nothing to test: the case is skipped. CI is root, and skips none.
+%% Any other user is root in a namespace of its own, where the same mount is allowed.
 mount(Dir, Size) ->
-    is_root() orelse throw({skip, "only root may mount a file system: run it as root, as CI does"}),
+    is_root() orelse throw({skip, ?NEEDS_ROOT}),
     mounted_at(Dir, Size).
 
 %% For root a mount that fails is a failure, so that a run as root leaves no case out.
