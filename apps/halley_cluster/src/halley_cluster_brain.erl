@@ -11,8 +11,11 @@
 %% Invariants: a publisher gets one answer, as the core answers each proposal once. Rows go to the
 %% shards in the order of the log, from here alone.
 %%
-%% If it dies, the brain's place in the log is unknown to its shards: whoever supervises it ends the
-%% brain.
+%% It ends, and with it the brain's membership, where to go on would be wrong: a shard has died with
+%% rows that it alone had; the log's store isn't that of the history any more; the core wants the
+%% history replaced. The brain that is started then reads the log anew.
+%%
+%% Not here: follows, kept values and keys, which aren't records yet (docs/internals/cluster.md).
 -module(halley_cluster_brain).
 -behaviour(gen_server).
 
@@ -29,8 +32,6 @@
 -define(GATHERED, 256).
 %% Of this release, in the table of brains.
 -define(VERSION, 1).
-%% Results of shards that no publisher waits for any more, as its time was over.
--define(RESULTS_MAX, 100000).
 
 -type job() :: {call, gen_server:from(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
@@ -72,6 +73,8 @@ init(#{name := Name} = Settings) ->
     Boot = crypto:strong_rand_bytes(8),
     Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => 0, epoch => 0,
                                      graph => 0}),
+    _ = [monitor(process, halley_shard:name(Shard))
+         || Shard <- lists:seq(1, halley_shards:count())],
     self() ! tick,
     {ok, #state{settings = Settings, boot = Boot, core = Core}}.
 
@@ -86,7 +89,7 @@ handle_call({publish, _, Drafts}, From, State) ->
 handle_cast(_, State) ->
     {noreply, State}.
 
--spec handle_info(term(), #state{}) -> {noreply, #state{}}.
+-spec handle_info(term(), #state{}) -> {noreply, #state{}} | {stop, term(), #state{}}.
 handle_info({posts, Publisher, Posts}, State) ->
     Job = {posts, Publisher, Posts},
     {noreply, propose([Job | gather(?GATHERED - length(Posts))], State)};
@@ -102,7 +105,9 @@ handle_info({claimed, Token, Ids}, State) ->
     {noreply, event({claimed, Token, Ids}, State)};
 handle_info(tick, State) ->
     _ = erlang:send_after(?TICK_MS, self(), tick),
-    {noreply, event(tick, forget_indexed(State))};
+    {noreply, event(tick, unowed(forget_indexed(State)))};
+handle_info({'DOWN', _, process, {Shard, _}, _}, State) ->
+    {stop, {shard_died, Shard}, State};
 handle_info(_, State) ->
     {noreply, State}.
 
@@ -174,8 +179,17 @@ refuse({posts, Publisher, Posts}, Error) ->
 reply(Jobs, Places, State = #state{results = Results}) ->
     All = [found(Place, Results) || Place <- Places],
     [] = lists:foldl(fun give/2, All, Jobs),
-    Left = maps:without([Seq || Seq <- Places, is_integer(Seq)], Results),
-    State#state{results = case map_size(Left) > ?RESULTS_MAX of true -> #{}; false -> Left end}.
+    State#state{results = maps:without([Seq || Seq <- Places, is_integer(Seq)], Results)}.
+
+%% A proposal whose time was over may be in the log all the same: its results have no publisher. All
+%% up to what is safe are answered, so what no publisher waits for there is asked for by none.
+unowed(State = #state{results = Results}) when map_size(Results) =:= 0 ->
+    State;
+unowed(State = #state{core = Core, results = Results, waiting = Waiting}) ->
+    #{safe := Safe} = halley_cluster_core:info(Core),
+    Owed = maps:from_keys(lists:append([Places || {_, Places, _} <- maps:values(Waiting)]), owed),
+    State#state{results = maps:filter(fun(Seq, _) -> Seq > Safe orelse is_map_key(Seq, Owed) end,
+                                      Results)}.
 
 found({known, Id}, _) -> {ok, #{id => Id, sessions => 0}};
 found(Seq, Results) -> map_get(Seq, Results).
@@ -224,7 +238,15 @@ effect({claim, Token, Ids}, State = #state{recent = Recent}) ->
 effect({members, Brains, _}, State) ->
     ok = halley_cluster_links:members(Brains),
     State;
-effect(_, State) ->
+effect({epoch, #{store := Store}}, State) ->
+    case halley_history:store() of
+        Store -> State;
+        Other -> exit({other_store, Store, Other})
+    end;
+effect({wipe, Why}, _) ->
+    exit({copy_needed, Why});
+effect(Effect, State) when element(1, Effect) =:= load; element(1, Effect) =:= role;
+                           element(1, Effect) =:= mode; element(1, Effect) =:= readiness ->
     State.
 
 caller(Name, State = #state{callers = Callers, settings = #{engine := Engine}}) ->

@@ -10,7 +10,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [event_for_everyone, one_order_for_all, one_of_them_orders, chosen_id_is_one_event,
-     private_and_joint, orderer_is_killed, brain_that_joins].
+     private_and_joint, orderer_is_killed, shard_that_dies, other_epoch, brain_that_joins].
 
 init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
 
@@ -19,8 +19,11 @@ end_per_suite(Config) -> halley_cluster_test:stop_postgres(Config).
 init_per_testcase(_, Config) ->
     Server = ?config(server, Config),
     ok = halley_cluster_test:install(Server),
-    Engine = #{connect => epgsql_test_server:options(Server, #{username => "plain"})},
+    Engine = engine(Server),
     [{engine, Engine}, {brains, halley_cluster_nodes:start(3, Engine)} | Config].
+
+engine(Server) ->
+    #{connect => epgsql_test_server:options(Server, #{username => "plain"})}.
 
 end_per_testcase(_, Config) ->
     halley_cluster_nodes:stop(?config(brains, Config)).
@@ -176,6 +179,38 @@ orderer_is_killed(Config) ->
     ?assertEqual(OnB, OnC),
     %% An answer of the core takes no longer, whatever fails.
     ?assert(Slowest < 12000).
+
+%% It had rows that no other process has: the brain is a member no more.
+shard_that_dies(Config) ->
+    [_, _, C] = brains(Config),
+    ok = on(C, kill_a_shard, []),
+    ?assertEqual(gone, on(C, gone, [halley_cluster_brain, 100])).
+
+kill_a_shard() ->
+    exit(whereis(halley_shard:name(1)), kill),
+    ok.
+
+gone(Name, Tries) ->
+    case whereis(Name) of
+        undefined -> gone;
+        _ when Tries > 0 -> receive after 50 -> gone(Name, Tries - 1) end;
+        Pid -> Pid
+    end.
+
+%% The service was started anew, so the log goes on under another store id, which a brain doesn't
+%% adopt: it ends rather than give events ids of the old one.
+other_epoch(_) ->
+    Server = ?config(server, halley_cluster_test:start_postgres([])),
+    ok = halley_cluster_test:install(Server),
+    [Brain] = halley_cluster_nodes:start(1, engine(Server)),
+    ok = epgsql_test_server:crash(Server),
+    Again = epgsql_test_server:restart(Server),
+    try
+        ?assertEqual(gone, on(Brain, gone, [halley_cluster_brain, 400]))
+    after
+        ok = halley_cluster_nodes:stop([Brain]),
+        ok = epgsql_test_server:stop(Again)
+    end.
 
 brain_that_joins(Config) ->
     [A, _, _] = brains(Config),
