@@ -72,6 +72,8 @@ test('WebSocket of the browser: compression is agreed on, events come whole', as
     window.socket.onmessage = (message) => window.received.push(message.data);
   });
   await until('the session is there', async () => await sessionsOf(halley, 'webz') === 1);
+  // The server knows of it before the page has read the answer.
+  await until('the page has it', () => page.evaluate(() => window.socket.readyState === 1));
   assert.match(await page.evaluate(() => window.socket.extensions), /^permessage-deflate/);
   const data = 'Žluťoučký 🐎 '.repeat(500);
   await publish(halley, 'webz', data);

@@ -90,6 +90,9 @@ async function ordered() {
   try {
     await until('the desk is open', () => said.includes('desk: open'), START_MS_MAX)
       .catch((error) => { throw new Error(`${error.message}; it said:\n${said}`); });
+    // A desk may attach to the brain before the edge listens.
+    await until('Halley serves', () => fetch(`${halley.apiUrl}/readyz`)
+      .then(({ ok }) => ok, () => false), START_MS_MAX);
     const ann = await sse(halley, 'ann');
     const bob = await sse(halley, 'bob');
     const ids = [];

@@ -83,6 +83,11 @@ test('kill -9 of the brain while clients open: none is refused, and events go on
     }
     assert.ok(!stream.isClosed, 'the same connection');
   }
+  // A brain has the edge's numbers once the edge has sent them, a second later at most.
+  await until('the edge has sent its numbers', async () => {
+    const { body } = await api(halley, 'GET', '/metrics');
+    return body.includes('halley_edge_brain_away_waits_total');
+  });
   assert.ok(await metric(halley, 'halley_edge_brain_away_waits_total') > 0, 'some waited');
   assert.equal(await metric(halley, 'halley_edge_brain_away_total'), 0);
 });
