@@ -65,8 +65,10 @@ settings(Config, More) ->
           follows => "public.follows(follower_id, followed_id)"}, More)),
     Settings.
 
+%% The connection of the command has no time limit either, whatever the database says.
 set_up(Config, More) ->
     C = connect(Config),
+    ok = sql(C, "set statement_timeout = 0"),
     ?assertMatch({_, ok}, halley_postgres_command:setup(C, settings(Config, More), 4)),
     epgsql:close(C).
 
