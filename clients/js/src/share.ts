@@ -70,10 +70,10 @@ export interface Sharer {
   getToken(isAgain: boolean): ReturnType<Ask>;
 }
 
-/** How often a tab that is looked at looks whether the leader is there. */
-const LOOK_MS = 500;
-/** A leader is asked after one look in vain, and put aside after so many. */
-const LOOKS_MAX = 3;
+/** How often a tab that is looked at looks whether the leader is there, and asks a silent one. */
+const LOOK_MS = 250;
+/** A leader is put aside after so many more: it has a second to answer. */
+const LOOKS_MAX = 4;
 /** Messages that wait while a tab asks the server. */
 const HELD_MAX = 10_000;
 
@@ -275,7 +275,7 @@ export class Share {
           this.#lock(true);
           lost({ code: 'no_leader', atOnce: true });
         // Whoever leads now may not have led yet when it was told.
-        } else if (!isBegun || looks > 1) hello();
+        } else if (!isBegun || looks) hello();
       };
       signal.onabort = () => clearTimeout(timer);
       const show = (message: Message) => {

@@ -36,11 +36,11 @@ const AFTERMATH_MS = 5_000;
 const CHANCES = ['close', 'close', 'owner', 'owner', 'owner', 'offline', 'reset', 'edge', 'brain',
   ...IS_FIREFOX ? [] : ['crash', 'crash', 'freeze', 'freeze']];
 /**
- * An owner that ends is followed at once, one that freezes within two seconds and a new connection.
+ * An owner that ends is followed at once, one that freezes after 1.25 seconds and a new connection.
  * While other tests run, that would be a statement about them.
  */
 const GAP_MS_MAX = Number(process.env.CHAOS_GAP_MS
-  || (process.env.CHAOS_STEPS ? 2_000 + 8 * LATENCY_MS + 500 : PATIENCE_MS));
+  || (process.env.CHAOS_STEPS ? 2_000 + 2 * LATENCY_MS : PATIENCE_MS));
 const FROZEN_MS = 4_000;
 
 let halley;
