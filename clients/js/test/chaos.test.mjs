@@ -188,7 +188,8 @@ test('random kills of tabs, network and server: nothing lost or twice', async (c
       ...await judge(steps, shown, tabs, last)];
     for (const row of rows) context.diagnostic(row.join(': '));
     if (process.env.CHAOS_SAVE) {
-      const [name, text] = reportOf(`${IS_FIREFOX ? 'firefox' : 'chromium'}-${LATENCY_MS}-ms`,
+      const run = `${IS_FIREFOX ? 'firefox' : 'chromium'}-${LATENCY_MS}-ms-seed-${SEED}`;
+      const [name, text] = reportOf(run,
         `make tabs STEPS=${STEPS} SEED=${SEED} LATENCY=${LATENCY_MS} SYNC=${SYNC_MS}`
         + `${process.env.CHAOS_GAP_MS ? ` GAP_MS=${GAP_MS_MAX}` : ''}`
         + `${IS_FIREFOX ? ' BROWSER=firefox' : ''} SAVE=1`, rows);
