@@ -87,7 +87,7 @@ linkable(#{worker := ?TRUNK_WORKER, workers := Workers}) -> Workers;
 linkable(_) -> 0.
 
 differences(#{public := Public, api := Api, workers := Workers, tls_files := Files,
-              sandbox := Sandbox} = Config, Build, Hello) ->
+              sandbox := Sandbox, connections_max := Max} = Config, Build, Hello) ->
     #{pid := Pid, public_listen := ItsPublic, api_listen := ItsApi, workers := ItsWorkers,
       build := ItsBuild} = Hello,
     [What || {What, false} <- [{"another build", Build =:= unknown orelse Build =:= {ok, ItsBuild}},
@@ -99,6 +99,8 @@ differences(#{public := Public, api := Api, workers := Workers, tls_files := Fil
                                {"a link for each worker", linkable(Hello) > 0},
                                {"another edge.user",
                                 user(Config) =:= halley_edge_process:user(Pid)},
+                               {"another edge.connections_max",
+                                Max =:= halley_edge_process:connections_max(Pid)},
                                {"another number of workers", Workers =:= ItsWorkers}]].
 
 user(#{user := User}) when User =/= undefined -> unicode:characters_to_binary(User);

@@ -7,7 +7,7 @@
 -module(halley_edge_process).
 
 -export([program/0, build/1, start/2, identify/1, names/2, tls_files/1, sandbox/1, user/1,
-          is_alive/1, terminate/1, kill/1, printable/1]).
+          connections_max/1, is_alive/1, terminate/1, kill/1, printable/1]).
 -export_type([identity/0, config/0]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -31,6 +31,7 @@
 %% Single words, so that they can be found in a command line.
 -define(NO_SANDBOX, "--sandbox=off").
 -define(USER, "--user=").
+-define(CONNECTIONS_MAX, "--connections-max").
 -define(LINE_BYTES_MAX, 1024).
 -define(VERSION_MS_MAX, 5000).
 %% At a process, while there is no descriptor to look with.
@@ -97,7 +98,7 @@ arguments(#{public := Public, api := Api, workers := Workers, socket_dir := Dir,
     DrainMs = application:get_env(halley, drain_ms, 10000),
     ["--public", Public, "--api", Api, "--workers", integer_to_list(Workers), "--socket-dir", Dir,
      "--drain-ms", integer_to_list(DrainMs)
-     | case Max of undefined -> []; _ -> ["--connections-max", integer_to_list(Max)] end]
+     | case Max of undefined -> []; _ -> [?CONNECTIONS_MAX, integer_to_list(Max)] end]
     ++ [?NO_SANDBOX || Sandbox =:= off]
     ++ case Config of #{user := User} when User =/= undefined -> [?USER ++ User]; _ -> [] end
     ++ ["--beside" || maps:get(beside, Config, false)]
@@ -158,6 +159,14 @@ user(Pid) ->
     case [User || <<?USER, User/binary>> <- words(Pid)] of
         [User | _] -> User;
         [] -> undefined
+    end.
+
+%% The `edge.connections_max' that an edge was started with.
+-spec connections_max(Pid :: non_neg_integer()) -> pos_integer() | undefined.
+connections_max(Pid) ->
+    case lists:dropwhile(fun(Word) -> Word =/= <<?CONNECTIONS_MAX>> end, words(Pid)) of
+        [_, Max | _] -> binary_to_integer(Max);
+        _ -> undefined
     end.
 
 %% One that can't be looked at counts as alive: an edge that is taken for dead is replaced.

@@ -179,7 +179,7 @@ socket_dir(Config) ->
 
 looked(Dir) ->
     #{socket_dir => Dir, public => "127.0.0.1:8", api => "127.0.0.1:9", workers => 2,
-      sandbox => on, tls_files => []}.
+      sandbox => on, tls_files => [], connections_max => undefined}.
 
 has_no_edge() ->
     State = sys:get_state(halley_edge_runner, infinity),

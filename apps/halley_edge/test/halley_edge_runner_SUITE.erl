@@ -24,7 +24,7 @@ all() ->
      older_edge_of_another_directory_is_named, port_in_use_fails,
      program_is_missing, socket_dir_is_too_long, socket_dir_is_unusable,
      silent_stranger_is_named, silent_edge_is_ended, files_for_tls_are_compared,
-     sandboxes_and_users_are_compared, addresses_are_compared,
+     arguments_are_compared, addresses_are_compared,
      no_secret_of_the_brain_reaches_the_edge,
      asking_for_the_version_tells_no_secret, identity_of_processes].
 
@@ -266,8 +266,8 @@ files_for_tls_are_compared(Config) ->
     {ok, _} = start_runner(),
     ?assertEqual([Second], edge_pids(Config)).
 
-%% What was given up can't be taken back: another edge takes its place.
-sandboxes_and_users_are_compared(Config) ->
+%% What an edge was started with can't be changed: another edge takes its place.
+arguments_are_compared(Config) ->
     lists:foldl(fun({Key, Value, Seen}, Pid) ->
         application:set_env(halley_edge, Key, Value),
         {ok, Runner} = start_runner(),
@@ -281,7 +281,7 @@ sandboxes_and_users_are_compared(Config) ->
         application:unset_env(halley_edge, Key),
         Second
     end, start_edge(Config, "127.0.0.1:8"),
-    [{sandbox, off, off}, {user, "somebody", <<"somebody">>}]).
+    [{sandbox, off, off}, {user, "somebody", <<"somebody">>}, {connections_max, 17, 17}]).
 
 %% The edge reads from the network: neither its command line nor its environment has anything that
 %% is worth to be stolen.

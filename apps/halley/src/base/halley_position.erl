@@ -2,8 +2,9 @@
 %%
 %% A folder that was put back from an older copy, or whose newest file was cut, agrees with itself:
 %% only a note elsewhere can show that it is older than what was acknowledged. So each part notes in
-%% `<data.dir>/<part>.position' what it knows to be on disk, at most once a second and when it
-%% stops, and compares at its start. The content of the note is the part's own affair.
+%% `<data.dir>/<part>.position' what it knows to be on disk, every 50 ms (follows) or 250 ms
+%% (history) and when it stops, and compares at its start. The content of the note is the part's own
+%% affair.
 %%
 %% Nothing here is synced. A note may be older than its files, and then shows less; it never claims
 %% what wasn't on disk, since it is written after the sync. A torn one is `damaged'.
