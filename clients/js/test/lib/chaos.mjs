@@ -52,9 +52,13 @@ export function isWhole(shown) {
   return all.length - owed.length;
 }
 
-/** How late events were that came while server and network were there, but for a tab's first. */
-export const calmOf = (tabs, away) => tabs.flatMap((shown) => shown.slice(1).filter(({ at }) =>
-  !away.some(([from, to]) => at >= from && at <= to)));
+/**
+ * How late events were that came while server and network were there. Those from before a tab
+ * began don't count: where the leader catches up, the tab shows them as they come.
+ */
+export const calmOf = (tabs, away) => tabs.flatMap((shown) =>
+  shown.slice(1).filter(({ at, delay }) => at - delay >= shown[0].at
+    && !away.some(([from, to]) => at >= from && at <= to)));
 
 /** The longest that others waited at each death of an owner, in the order of length. */
 export const gapsOf = (calm, deaths) => deaths.map((death) => calm
