@@ -209,12 +209,13 @@ slot_is_not_reused_at_once(_) ->
     ?assertEqual(50, length(lists:usort(Slots))).
 
 too_many_links(_) ->
-    Links = [link_with([]) || _ <- lists:seq(1, halley_limits:get(links_max))],
-    ?assertEqual({error, too_many_links}, halley_links:register(self(), #{})),
-    {Writer, Slot, _} = lists:last(Links),
+    {Writer, Slot, _} = link_with([]),
+    _ = [{ok, _, _} = halley_links:register_trunk(self())
+         || _ <- lists:seq(3, halley_limits:get(links_max))],
+    ?assertEqual({error, too_many_links}, halley_links:register_trunk(self())),
     exit(Writer, kill),
     wait(fun() -> halley_links:info(Slot) =:= undefined end),
-    wait(fun() -> element(1, halley_links:register(self(), #{})) =:= ok end).
+    wait(fun() -> element(1, halley_links:register_trunk(self())) =:= ok end).
 
 %% link.md 4.7: one slow link refuses nobody anything, all of them do.
 overloaded_links_refuse_publish(_) ->
@@ -235,7 +236,8 @@ link_falls_behind(_) ->
     Max = halley_limits:get(link_queue_bytes_max),
     ok = counters:put(Queue, 1, Max),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 1),
-    ?assert(halley_links_backpressure:is_behind(Slot)),
+    Way = halley_links:way(Slot),
+    ?assert(halley_links_backpressure:is_behind(Way)),
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
     ok = counters:put(Queue, 1, 0),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 2),
@@ -247,8 +249,8 @@ link_falls_behind(_) ->
     after 50 -> ok
     end,
     ?assertEqual(0, counters:get(Queue, 1)),
-    ok = halley_links_backpressure:resume(Slot),
-    ?assertNot(halley_links_backpressure:is_behind(Slot)),
+    ok = halley_links_backpressure:resume(Way),
+    ?assertNot(halley_links_backpressure:is_behind(Way)),
     ok = halley_links_queue:mark(1, 18),
     {ok, #{sessions := 1}} = halley:publish(<<"ann">>, 3),
     receive {Writer, {mark, 1, 18}} -> ok after ?WAIT_MS -> error(not_marked) end,

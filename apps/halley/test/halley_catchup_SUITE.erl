@@ -34,10 +34,10 @@ caught_up(Slot, From, Limits) ->
 %% Gaps and {Event, [Conn]}.
 caught_up(Slot, From, UpTo, Limits, Former, Reader) ->
     {Events, Next, What, Gaps, Read, NextReader} =
-        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
+        halley_catchup:next(#{Slot => []}, From, UpTo, Limits, Former, Reader),
     Given = Gaps ++ [{halley_test_brain:event(Delivery),
-                      lists:sort([Conn || <<Conn:64>> <= Conns])}
-                     || {Delivery, Conns} <- Events],
+                      lists:sort(halley_test_brain:conns(Words))}
+                     || {Delivery, Words} <- Events],
     case What of
         done ->
             ?assert(halley_vector:is_reached(UpTo, Next)),
@@ -172,10 +172,10 @@ unfollowed_between_batches(_) ->
     ok = halley_history:await(UpTo, ?WAIT_MS),
     Limits = #{events_max => 1, bytes_max => 100000},
     {[First], Next, more, [], Former, Reader} =
-        halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
+        halley_catchup:next(#{Slot => []}, From, UpTo, Limits, halley_catchup_former:new(),
                             halley_history_reader:new()),
     ok = halley:unfollow(<<"cid">>, <<"bob">>),
-    Conns = [lists:sort([C || <<C:64>> <= element(2, First)])
+    Conns = [lists:sort(halley_test_brain:conns(element(2, First)))
              | [Conns || {_, Conns} <- caught_up(Slot, Next, UpTo, Limits, Former, Reader)]],
     ?assertEqual([[1, 2], [1, 2], [1, 2]], Conns).
 
@@ -193,7 +193,7 @@ number_given_to_another(_) ->
     ok = halley_history:await(UpTo, ?WAIT_MS),
     Limits = #{events_max => 1, bytes_max => 100000},
     {[_], Next, more, [], Former, Reader} =
-        halley_catchup:next(Slot, From, UpTo, Limits, halley_catchup_former:new(),
+        halley_catchup:next(#{Slot => []}, From, UpTo, Limits, halley_catchup_former:new(),
                             halley_history_reader:new()),
     [ok = halley_ids_sweep:round() || _ <- [1, 2]],
     %% It was written, so it waits for two checkpoints.

@@ -58,7 +58,7 @@ edge_test_() ->
 
 linked(Index) ->
     Writer = spawn(fun() -> receive stop -> ok end end),
-    {ok, Slot, _} = halley_links:register(Writer, #{pid => 100, worker => Index}),
+    {ok, Slot, _} = halley_test_brain:worker(Writer, #{pid => 100, worker => Index}),
     Slot.
 
 says(Slot, Definitions, Values) ->

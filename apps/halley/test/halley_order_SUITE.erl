@@ -205,7 +205,7 @@ a_mark_passes_nothing(_) ->
     Shard = halley_shards:of_subject(<<"ann">>),
     Before = element(Shard, halley_history:heads()),
     ok = sys:suspend(halley_test_brain:shard(Shard), infinity),
-    ok = halley_shard:mark(Slot, [Shard]),
+    ok = halley_shard:mark(halley_links:way(Slot), [Shard]),
     timer:sleep(600),
     by_another(Orderer, <<"ann">>, <<"1">>),
     wait(fun() -> halley_history:drawn() > Before end),

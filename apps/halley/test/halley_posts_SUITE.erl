@@ -106,7 +106,7 @@ order_is_kept(_) ->
 a_turn_is_one_message_to_a_link(_) ->
     Case = self(),
     Writer = spawn_link(fun() -> forward(Case) end),
-    {ok, Slot, _} = halley_links:register(Writer, #{}),
+    {ok, Slot, _} = halley_test_brain:worker(Writer, #{}),
     _ = halley_directory:open(number(<<"ann">>), {link, Slot, 7}, infinity),
     {Posts, Caller} = held(shard_of(<<"ann">>), fun() ->
         Posted = post(items(<<"ann">>, 3)),
@@ -115,7 +115,9 @@ a_turn_is_one_message_to_a_link(_) ->
         halley_test_brain:await_publish(shard_of(<<"ann">>)),
         {Posted, Called}
     end),
-    Seqs = receive {Writer, {deliver, Deliveries}} -> [Seq || {{_, Seq, _}, <<7:64>>} <- Deliveries]
+    To = <<Slot:16, 7:48>>,
+    Seqs = receive {Writer, {deliver, Deliveries}} ->
+               [Seq || {{_, Seq, _}, Words} <- Deliveries, Words =:= To]
            after ?WAIT_MS -> error(nothing_delivered)
            end,
     ?assertEqual({4, lists:sort(Seqs)}, {length(Seqs), Seqs}),
@@ -149,7 +151,7 @@ link_that_overflows_in_a_turn(_) ->
     end),
     ?assertMatch({[{1, {ok, #{sessions := 1}}}, {2, {ok, #{sessions := 1}}}, {3, {ok, _}}], _},
                  results(Posts)),
-    ?assert(halley_links_backpressure:is_behind(Slot)),
+    ?assert(halley_links_backpressure:is_behind(halley_links:way(Slot))),
     receive {Writer, {deliver, _, _}} -> ok after ?WAIT_MS -> error(nothing_delivered) end,
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
     receive {Writer, {deliver, _, _}} -> error(event_to_a_link_that_is_behind) after 50 -> ok end.

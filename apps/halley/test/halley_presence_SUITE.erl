@@ -59,11 +59,7 @@ leave_ms() -> application:get_env(halley, presence_leave_ms, ?LEAVE_MS).
 now_ms() -> erlang:monotonic_time(millisecond).
 
 link(Worker, Workers) ->
-    Case = self(),
-    Writer = spawn(fun() -> halley_test_brain:forward(Case) end),
-    {ok, Slot, Queue} = halley_links:register(Writer, #{worker => Worker, workers => Workers,
-                                                        pid => 1}),
-    {Writer, Slot, Queue}.
+    halley_test_brain:link_with([], #{worker => Worker, workers => Workers, pid => 1}).
 
 said_all({_, Slot, _}) -> halley_links_synced:synced(Slot).
 

@@ -202,14 +202,14 @@ marks_when_asked(_) ->
     no_mark(Link).
 
 mark_all(Slot) ->
-    halley_shard:mark(Slot, lists:seq(1, halley_shards:count())).
+    halley_shard:mark(halley_links:way(Slot), lists:seq(1, halley_shards:count())).
 
 %% Those that a link doesn't lag behind have no work by it.
 marks_of_the_shards_that_were_asked(_) ->
     {_, Slot, _} = Link = link_with([]),
     {ok, _} = halley:publish(<<"ann">>, 1),
     _ = marks(Link),
-    ok = halley_shard:mark(Slot, [3, 7]),
+    ok = halley_shard:mark(halley_links:way(Slot), [3, 7]),
     {Writer, _, _} = Link,
     ?assertEqual([3, 7], lists:sort([receive {Writer, {mark, Shard, _}} -> Shard end
                                      || _ <- [first, second]])),
@@ -258,12 +258,13 @@ shard_that_starts_anew_leaves_links_to_the_history(_) ->
     %% It answers, so it leaves no link behind any more.
     _ = sys:get_state(shard(3), infinity),
     receive {Writer, behind} -> ok after ?WAIT_MS -> error(not_told) end,
-    ?assert(halley_links_backpressure:is_behind(Slot)),
+    Way = halley_links:way(Slot),
+    ?assert(halley_links_backpressure:is_behind(Way)),
     Other = link_with([]),
     {ok, _} = halley:publish(<<"ann">>, 1),
     _ = marks(Other),
     no_mark(Link),
-    ok = halley_links_backpressure:resume(Slot),
+    ok = halley_links_backpressure:resume(Way),
     ok = mark_all(Slot),
     _ = marks(Link),
     no_mark(Link).

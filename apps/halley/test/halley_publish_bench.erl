@@ -86,7 +86,7 @@ name(User) -> <<"user ", (integer_to_binary(User))/binary>>.
 %% A writer that hands everything on at once.
 start_link_double() ->
     Writer = spawn_link(fun() -> receive {queue, Queue} -> drain(Queue) end end),
-    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
+    {ok, Slot, Queue} = halley_test_brain:worker(Writer, #{}),
     Writer ! {queue, Queue},
     Slot.
 

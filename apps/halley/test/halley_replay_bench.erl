@@ -125,7 +125,7 @@ subject(N) -> integer_to_binary(N rem ?SUBJECTS).
 
 link() ->
     Writer = spawn_link(fun drain/0),
-    {ok, Slot, _} = halley_links:register(Writer, #{}),
+    {ok, Slot, _} = halley_test_brain:worker(Writer, #{}),
     Slot.
 
 drain() ->
@@ -152,7 +152,7 @@ catch_up(Slot, From, UpTo) ->
 catch_up(Slot, From, UpTo, Sum, Former, Reader) ->
     Limits = #{events_max => 512, bytes_max => 1048576},
     {Events, Next, What, [], Read, Later} =
-        halley_catchup:next(Slot, From, UpTo, Limits, Former, Reader),
+        halley_catchup:next(#{Slot => []}, From, UpTo, Limits, Former, Reader),
     Sent = Sum + lists:sum([byte_size(Conns) div 8 || {_, Conns} <- Events]),
     case What of
         done -> Sent;

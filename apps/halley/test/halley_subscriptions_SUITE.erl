@@ -169,11 +169,11 @@ a_link_that_was_behind(_) ->
     [ok = follow_all(User, [<<"room">>]) || User <- [<<"ann">>, <<"bob">>]],
     UpTo = halley_history:heads(),
     ok = halley_history:await(UpTo, ?WAIT_MS),
-    {[{Delivery, Conns}], _, done, [], _, _} =
-        halley_catchup:next(Slot, From, UpTo, #{events_max => 100, bytes_max => 1 bsl 20},
+    {[{Delivery, Words}], _, done, [], _, _} =
+        halley_catchup:next(#{Slot => []}, From, UpTo, #{events_max => 100, bytes_max => 1 bsl 20},
                             halley_catchup_former:new(), halley_history_reader:new()),
     ?assertMatch(#{id := Id}, halley_test_brain:event(Delivery)),
-    ?assertEqual([1, 3], lists:sort([Conn || <<Conn:64>> <= Conns])).
+    ?assertEqual([1, 3], lists:sort(halley_test_brain:conns(Words))).
 
 %% Of a user that doesn't follow, the subscribed sessions alone are asked.
 trace(_) ->
@@ -224,7 +224,7 @@ the_process_dies(Config) ->
         Case = self(),
         Writer = spawn(fun() -> receive stop -> ok end end),
         {Link, Monitor} = spawn_monitor(fun() ->
-            {ok, Slot, _} = halley_links:register(Writer, #{link => self()}),
+            {ok, Slot, _} = halley_test_brain:worker(Writer, #{link => self()}),
             [[] = halley_subscriptions:open(Slot, [{1, nobody, live, [<<"room">>]}]) || Tells],
             Case ! {self(), ready},
             receive stop -> ok end
@@ -302,7 +302,7 @@ many_of_one_subject(_) ->
     ?assertEqual(lists:seq(1, 3000), lists:sort(delivered(Here))),
     ok = halley_subscriptions:close(slot(Here), [C || C <- Conns, C rem 7 =/= 0]),
     ?assertEqual([C || C <- lists:seq(1, 3000), C rem 7 =:= 0],
-                 conns(halley_subscriptions_table:words(<<"x">>, slot(Here)))),
-    ?assertEqual([7, 8], conns(halley_subscriptions_table:words(<<"x">>, slot(There)))).
+                 conns(halley_subscriptions_table:words(<<"x">>, #{slot(Here) => []}))),
+    ?assertEqual([7, 8], conns(halley_subscriptions_table:words(<<"x">>, #{slot(There) => []}))).
 
 conns(Words) -> [Word band ((1 bsl 48) - 1) || Word <- Words].

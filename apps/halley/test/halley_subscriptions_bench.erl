@@ -82,7 +82,7 @@ populate() ->
 %% A writer that hands everything on at once.
 link_double() ->
     Writer = spawn_link(fun() -> receive {queue, Queue} -> drain(Queue) end end),
-    {ok, Slot, Queue} = halley_links:register(Writer, #{}),
+    {ok, Slot, Queue} = halley_test_brain:worker(Writer, #{}),
     Writer ! {queue, Queue},
     Slot.
 

@@ -95,7 +95,7 @@ group_and_others(_) ->
 
 members_and_sessions_by_words(_) ->
     {{Writer, _, Queue}, [_, Slot]} = trunk_with([[], []]),
-    ok = halley_links_queue:members(Slot, join, star(), <<5:64, 6:64>>),
+    ok = halley_links_queue:members(Slot, join, star(), <<Slot:16, 5:48, Slot:16, 6:48>>),
     ?assertEqual({members, join, star(), <<Slot:16, 5:48, Slot:16, 6:48>>}, told(Writer)),
     ?assertEqual(16, counters:get(Queue, 1)),
     ok = halley_links_queue:close_sessions(Slot, [5], <<"because">>),
@@ -181,11 +181,11 @@ registry_killed_while_a_trunk_ends(_) ->
     ?assertEqual([gone, gone, gone], [halley_links:find(Slot) || Slot <- [Way | Slots]]).
 
 no_slot_and_no_trunk(_) ->
-    {_, Link, _} = link_with([]),
-    ?assertEqual({error, gone}, halley_links:register_worker(Link + 1, #{})),
-    ok = halley_links:end_worker(Link),
-    ?assertMatch({ok, _}, halley_links:find(Link)),
-    {{_, Way, _} = Trunk, []} = trunk_with([]),
+    {{_, Way, _} = Trunk, [Worker]} = trunk_with([[]]),
+    ?assertEqual([{error, gone}, {error, gone}],
+                 [halley_links:register_worker(Slot, #{}) || Slot <- [Worker, Worker + 1]]),
+    ok = halley_links:end_worker(Way),
+    ?assertMatch({ok, _}, halley_links:find(Way)),
     _ = [worker(Trunk) || _ <- lists:seq(3, halley_limits:get(links_max))],
     ?assertEqual({error, too_many_links}, halley_links:register_worker(Way, #{})).
 
@@ -194,7 +194,9 @@ no_slot_and_no_trunk(_) ->
 %% The trunk as link_with/1 gives a link, and the slots of its workers with these sessions.
 trunk_with(Workers) ->
     Case = self(),
-    Writer = spawn(fun() -> halley_test_brain:forward(Case) end),
+    Writer = spawn(fun() ->
+        halley_test_brain:forward(fun(Message) -> Case ! {self(), Message} end)
+    end),
     {ok, Way, Queue} = halley_links:register_trunk(Writer),
     Trunk = {Writer, Way, Queue},
     {Trunk, [begin

@@ -1,5 +1,5 @@
-%% The frames of one message to a link: those of an event, of a group's members, of connections that
-%% are to be closed. Pure.
+%% The frames of one message to a trunk: those of an event, of a group's members, of connections
+%% that are to be closed. Pure.
 %%
 %% An event is one frame as a rule, without a cursor: its seq moves the worker's (link.md 10.9). An
 %% event that takes several frames has a cursor in each, and only the last one is past the event: if
@@ -18,8 +18,9 @@
 %% With its size.
 -type frame() :: {Bytes :: pos_integer(), iolist()}.
 
-%% The event is passed in the position that comes back.
--spec frames(halley_event:delivery(), halley_links_queue:to(), halley_edge_position:position()) ->
+%% Of an event to one slot that is apart; the event is passed in the position that comes back.
+-spec frames(halley_event:delivery(), halley_links_queue:to_slot(),
+             halley_edge_position:position()) ->
     {[frame()], halley_edge_position:position()}.
 frames({Shard, Seq, Wire}, {group, Group, <<>>}, Position) ->
     {[group(<<>>, Wire, Group)], halley_edge_position:passed(Shard, Seq, Position)};

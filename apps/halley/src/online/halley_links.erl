@@ -1,12 +1,12 @@
 %% The registry of links: a slot for each, and its writer.
 %%
-%% A link's writer registers and gets a slot (1..1023) and a counter of the bytes that wait for it.
+%% An edge has one link for all of its workers, a *trunk* (docs/internals/trunk.md). Its writer
+%% registers and gets a slot (1..1023), in which no session is, and a counter of the bytes that wait
+%% for it. Each of its workers has a slot of its own. Queue and mark are those of the trunk's slot,
+%% the *way* of them all.
+%%
 %% `halley_links_queue' sends to the writer, `halley_links_backpressure' knows which links take no
 %% events for now.
-%%
-%% A *trunk* is one connection for all workers of an edge (docs/internals/trunk.md). Its writer has
-%% a slot of its own, in which no session is, and each of its workers has one. Queue and mark are
-%% those of the trunk's slot, the *way* of them all. A link of a worker is its own way.
 %%
 %% A slot is free again only when the directory has been purged of the dead link's sessions, and
 %% the slot that was free for the longest is given out first: a message or a session of a dead link
@@ -19,7 +19,7 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([register/2, register_trunk/1, register_worker/2, end_worker/1]).
+-export([register_trunk/1, register_worker/2, end_worker/1]).
 -export([find/1, way/1, list/0, info/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([slot/0, link/0, info/0]).
@@ -64,15 +64,9 @@ new() ->
 start_link(Purged) ->
     gen_server:start_link({local, ?MODULE}, ?MODULE, Purged, []).
 
-%% Gives a link its slot, and the counter (index 1) of the bytes that wait for its writer. When
-%% the writer dies the link has ended: its sessions are forgotten and its edge metrics kept in the
-%% sums.
--spec register(Writer :: pid(), info()) ->
-    {ok, slot(), counters:counters_ref()} | {error, too_many_links}.
-register(Writer, Info) ->
-    gen_server:call(?MODULE, {register, Writer, Info}, infinity).
-
-%% The same for the writer of a trunk: its way.
+%% Gives a trunk its slot, and the counter (index 1) of the bytes that wait for its writer. When
+%% the writer dies the trunk has ended, and all of its workers' slots with it: their sessions are
+%% forgotten and their edge metrics kept in the sums.
 -spec register_trunk(Writer :: pid()) ->
     {ok, Way :: slot(), counters:counters_ref()} | {error, too_many_links}.
 register_trunk(Writer) ->
@@ -83,12 +77,12 @@ register_trunk(Writer) ->
 register_worker(Way, Info) ->
     gen_server:call(?MODULE, {register_worker, Way, Info}, infinity).
 
-%% Ends a worker's slot on a trunk as the end of a link does.
+%% Ends a worker's slot as the end of its trunk does.
 -spec end_worker(slot()) -> ok.
 end_worker(Slot) ->
     gen_server:call(?MODULE, {end_worker, Slot}, infinity).
 
-%% A link, for as long as the caller is at some events. `gone': it has ended.
+%% A slot's link, for as long as the caller is at some events. `gone': it has ended.
 -spec find(slot()) -> {ok, link()} | gone.
 find(Slot) ->
     case ets:lookup(?LINKS, Slot) of
@@ -106,7 +100,7 @@ way(Slot) ->
         gone -> Slot
     end.
 
-%% The links of workers, and the workers of trunks, which have a queue in common.
+%% The workers. Those of one trunk have the writer and the queue in common.
 -spec list() -> [#{slot := slot(), writer := pid(), queue_bytes := integer(),
                    since := integer(), info := info()}].
 list() ->
@@ -144,19 +138,17 @@ init(Purged) ->
                                          writers = Writers}, Shut)}.
 
 -spec handle_call(term(), gen_server:from(), #state{}) -> {reply, term(), #state{}}.
-handle_call({register, Writer, Info}, _, State) ->
-    with_slot(fun(Slot, Taken) -> opened(Writer, about(Slot, Info), Taken) end, State);
 handle_call({register_trunk, Writer}, _, State) ->
     with_slot(fun(Slot, Taken) -> opened(Writer, Slot, Taken) end, State);
 handle_call({register_worker, Way, Info}, _, State) ->
     case ets:lookup(?LINKS, Way) of
         [#link{way = Way} = Trunk] ->
             with_slot(fun(Slot, Taken) ->
-                Slot = about(Slot, Info),
+                ok = about(Slot, Info),
                 true = ets:insert_new(?LINKS, Trunk#link{slot = Slot}),
                 {reply, {ok, Slot}, Taken}
             end, State);
-        [] ->
+        _ ->
             {reply, {error, gone}, State}
     end;
 handle_call({end_worker, Slot}, _, State) ->
@@ -177,7 +169,7 @@ about(Slot, Info) ->
     ok = halley_metrics:edge_came(Slot, Info),
     true = ets:insert(?ABOUT, #about{slot = Slot, since = halley_clock:wall_ms(),
                                      info = Info}),
-    Slot.
+    ok.
 
 opened(Writer, Slot, State = #state{writers = Writers}) ->
     Queue = counters:new(1, [atomics]),

@@ -2,11 +2,11 @@
 %%
 %%   {deliver, [{halley_event:delivery(), to()}]}  events, the oldest first, each to connections, or
 %%                                               to a group and others
-%%   {members, join | leave, Group, Conns}       members of a group; they are sent though it is
+%%   {members, join | leave, Group, Words}       members of a group; they are sent though it is
 %%   {end_group, Group}                          behind, since no history has them
 %%   {mark, Shard, Seq}                          the shard has nothing more for anyone up to Seq
-%%   {presence, [{Json, Conns}]}                 presence for connections, in order
-%%   {close_sessions, Reason :: binary(), Conns} Conns: a list
+%%   {presence, [{Json, Words}]}                 presence for connections, in order
+%%   {close_sessions, Reason :: binary(), Words} Words: a list
 %% are the messages, besides `behind' of `halley_links_backpressure'. The shard alone sends the
 %% first four, so they stay in its order. `deliver/2' adds `cost/2' to the link's counter before it
 %% sends, `members/4' the bytes of the connections, `close_sessions/3' `close_cost/1', `presence/2'
@@ -15,28 +15,28 @@
 %% The counter bounds the queue: an event that would take it past `link_queue_bytes_max' is not
 %% sent, and the link falls behind.
 %%
-%% In the messages for a trunk connections are words as in the directory, and an event for a group
-%% names the slots that have members.
+%% Connections are words as in the directory, so that one message serves all workers of the edge: in
+%% a list, or in a binary. An event for a group names the slots that have members.
 %%
 %% Sending asks no process: it reads the table of `halley_links'.
 -module(halley_links_queue).
 
 -export([deliver/2, members/4, end_group/1, mark/2, mark/3, leave_to_history/0]).
 -export([close_sessions/3, presence/2, cost/2, close_cost/1, presence_cost/1]).
--export_type([to/0, presence/0]).
+-export_type([to/0, to_slot/0, presence/0]).
 
 -include("halley_links.hrl").
 
 -type slot() :: halley_links:slot().
-%% Packed u64, big-endian, all of the link; or a group, and connections that aren't its members. To
-%% a trunk words, and of a group the slots that have members, ascending.
--type to() :: Conns :: binary()
-            | {group, halley_id:user_number(), Conns :: binary()}
-            | {group, halley_id:user_number(), [slot(), ...], Conns :: binary()}.
+%% Words, each a u64, big-endian; or a group, the slots that have members of it, ascending, and
+%% the words of connections that aren't its members.
+-type to() :: Words :: binary()
+            | {group, halley_id:user_number(), [slot(), ...], Words :: binary()}.
+%% What of it is for one slot, as a writer splits it.
+-type to_slot() :: Conns :: binary() | {group, halley_id:user_number(), Conns :: binary()}.
 
-%% A text, and the connections that get it.
--type presence() ::
-    {Json :: binary(), To :: [halley_directory:conn() | halley_directory:word(), ...]}.
+%% A text, and the connections of one slot that get it.
+-type presence() :: {Json :: binary(), To :: [halley_directory:conn(), ...]}.
 
 %% DELIVER without its item and conns, GROUP_DELIVER without its item (link.md 2).
 -define(DELIVER_BYTES, 7).
@@ -48,7 +48,7 @@
 %% Of the connections in one (7.3).
 -define(CONNS_BYTES_MAX, (8 * 8192)).
 
-%% Sends events to connections of a link, the oldest first, in one message. `behind': it gets those
+%% Sends events to connections of an edge, the oldest first, in one message. `behind': it gets those
 %% that are over its bound, or all, from the history, later.
 -spec deliver(halley_links:link(), [{halley_event:delivery(), to()}, ...]) -> ok | behind.
 deliver(#link{way = Way, writer = Writer, queue = Queue}, Deliveries) ->
@@ -93,7 +93,7 @@ left(_, Way, Writer) ->
 
 %% The bytes of the DELIVER frames that one `deliver' message becomes, without the cursors that the
 %% writer puts into them when there are several.
--spec cost(halley_event:delivery(), to()) -> pos_integer().
+-spec cost(halley_event:delivery(), to() | to_slot()) -> pos_integer().
 cost({_, _, Wire}, {group, _, <<>>}) ->
     ?GROUP_DELIVER_BYTES + byte_size(Wire);
 cost({_, _, Wire} = Delivery, {group, _, Conns}) ->
@@ -104,21 +104,19 @@ cost({_, _, Wire}, Conns) ->
     Frames = 1 + byte_size(Conns) div ?CONNS_BYTES_MAX,
     Frames * (?DELIVER_BYTES + byte_size(Wire)) + byte_size(Conns).
 
-%% Sends a link members of a group. The subject's shard alone calls it, so it stays in order with
-%% the group's events. A link that has ended gets nothing: its sessions aren't members.
--spec members(slot(), join | leave, Group :: halley_id:user_number(), Conns :: binary()) -> ok.
-members(Slot, What, Group, Conns) ->
+%% Sends a worker members of a group; the words are of its slot. The subject's shard alone calls it,
+%% so it stays in order with the group's events. A worker that has ended gets nothing: its sessions
+%% aren't members.
+-spec members(slot(), join | leave, Group :: halley_id:user_number(), Words :: binary()) -> ok.
+members(Slot, What, Group, Words) ->
     case ets:lookup(?LINKS, Slot) of
-        [#link{writer = Writer, queue = Queue} = Link] ->
-            counters:add(Queue, 1, byte_size(Conns)),
-            Writer ! {members, What, Group, packed_words(Conns, Link)},
+        [#link{writer = Writer, queue = Queue}] ->
+            counters:add(Queue, 1, byte_size(Words)),
+            Writer ! {members, What, Group, Words},
             ok;
         [] ->
             ok
     end.
-
-packed_words(Conns, #link{slot = Way, way = Way}) -> Conns;
-packed_words(Conns, #link{slot = Slot}) -> << <<Slot:16, Conn:48>> || <<_:16, Conn:48>> <= Conns >>.
 
 %% Sends every link the end of a group. Only the subject's shard calls it.
 -spec end_group(Group :: halley_id:user_number()) -> ok.
@@ -155,27 +153,27 @@ leave_to_history() ->
         halley_links_backpressure:fall_behind(Way, Writer)
     end).
 
-%% Asks a link to close connections; it does nothing if the link has ended.
+%% Asks a worker to close connections; it does nothing if the worker's slot has ended.
 -spec close_sessions(slot(), [halley_directory:conn()], Reason :: binary()) -> ok.
 close_sessions(Slot, Conns, Reason) ->
     case ets:lookup(?LINKS, Slot) of
-        [#link{writer = Writer, queue = Queue} = Link] ->
+        [#link{writer = Writer, queue = Queue}] ->
             counters:add(Queue, 1, close_cost(Conns)),
-            Writer ! {close_sessions, Reason, words(Conns, Link)},
+            Writer ! {close_sessions, Reason, words(Slot, Conns)},
             ok;
         [] ->
             ok
     end.
 
-%% Sends presence to connections of a link, in one message. `behind': too much waits for the link.
+%% Sends presence to connections of a worker, in one message. `behind': too much waits for its link.
 -spec presence(slot(), [presence(), ...]) -> ok | behind | gone.
 presence(Slot, Texts) ->
     Cost = lists:sum([presence_cost(One) || One <- Texts]),
     case ets:lookup(?LINKS, Slot) of
-        [#link{writer = Writer, queue = Queue} = Link] ->
+        [#link{writer = Writer, queue = Queue}] ->
             HasRoom = counters:get(Queue, 1) + Cost =< halley_limits:get(link_queue_bytes_max),
             HasRoom andalso counters:add(Queue, 1, Cost),
-            HasRoom andalso (Writer ! {presence, [{J, words(C, Link)} || {J, C} <- Texts]}),
+            HasRoom andalso (Writer ! {presence, [{J, words(Slot, C)} || {J, C} <- Texts]}),
             case HasRoom of true -> ok; false -> behind end;
         [] -> gone
     end.
@@ -183,8 +181,7 @@ presence(Slot, Texts) ->
 -spec presence_cost(presence()) -> pos_integer().
 presence_cost({Json, Conns}) -> byte_size(Json) + close_cost(Conns).
 
-words(Conns, #link{slot = Way, way = Way}) -> Conns;
-words(Conns, #link{slot = Slot}) -> [Slot bsl 48 bor Conn || Conn <- Conns].
+words(Slot, Conns) -> [Slot bsl 48 bor Conn || Conn <- Conns].
 
 %% What counts for a `close_sessions' message while it waits for the writer.
 -spec close_cost([halley_directory:conn()]) -> pos_integer().

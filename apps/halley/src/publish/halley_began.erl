@@ -101,10 +101,10 @@ synced(Slot) -> halley_openings:note({sync, Slot}, halley_history:drawn()).
 
 %% To be called when the link isn't behind any more: the catch-up goes up to here at most.
 -spec catches_up(halley_fanout:there()) -> ok.
-catches_up(Slots) when is_map(Slots) ->
-    lists:foreach(fun catches_up/1, maps:keys(Slots));
-catches_up(Slot) ->
-    halley_openings:note({catchup, Slot}, halley_history:drawn()).
+catches_up(Slots) ->
+    lists:foreach(fun(Slot) ->
+        halley_openings:note({catchup, Slot}, halley_history:drawn())
+    end, maps:keys(Slots)).
 
 %% What a session has of an event. `Subjects': by which it has it if it is subscribed to one of them
 %% alone; `theirs' if the event is its user's anyway. The rows and the floor are its user's.

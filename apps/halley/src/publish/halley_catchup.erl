@@ -1,5 +1,5 @@
-%% The events that one link, or several slots of a trunk, have missed: after a sync, and when they
-%% were behind (link.md 10.6).
+%% The events that slots of a trunk have missed: after a sync, and when they were behind (link.md
+%% 10.6).
 %%
 %% All events between two vectors, in ascending seqs, each fanned out to the sessions there only. So
 %% the cost is that of the events, not of the sessions. The writer asks for one batch after the
@@ -22,7 +22,7 @@
 %% The changes of a subject's follows are read once for a catch-up, not for each of its events: the
 %% caller keeps them from batch to batch (`halley_catchup_former').
 %%
-%% Gaps are for every session of the link, and told before the events of their batch. The caller
+%% Gaps are for every session there, and told before the events of their batch. The caller
 %% tells of ranges that the history knows as damaged, with `damage/4'.
 %%
 %% It holds no state and no file: the caller lends it a reader.
@@ -33,15 +33,15 @@
 -type vector() :: halley_cursor:vector().
 -type reader() :: halley_history_reader:reader().
 -record(batch, {there :: halley_fanout:there(), from :: vector(), up_to :: vector(),
-                items = [] :: [{halley_event:delivery(), Conns :: binary()}],
+                items = [] :: [{halley_event:delivery(), Words :: binary()}],
                 gaps = [] :: [halley_cursor:gap()],
-                %% Of subjects with events in this batch: followers of now with their
-                %% connections, and users whose follows changed.
+                %% Of subjects with events in this batch: followers of now, with the words of
+                %% all receivers packed, and users whose follows changed.
                 %% Sessions that are subscribed to it stand apart: changes of follows don't concern
                 %% them.
                 met = #{} :: #{halley_id:id() =>
                                    {halley_fanout:receivers(), [halley_directory:word()],
-                                    Conns :: binary(), halley_catchup_former:followed()}},
+                                    Words :: binary(), halley_catchup_former:followed()}},
                 former :: halley_catchup_former:former(),
                 bytes_left :: integer()}).
 
@@ -49,7 +49,7 @@
 %% vector that comes back is where the next batch begins; when it is `done', it is at least `UpTo'.
 -spec next(halley_fanout:there(), From :: vector(), UpTo :: vector(), halley_replay:limits(),
            halley_catchup_former:former(), reader()) ->
-    {[{halley_event:delivery(), Conns :: binary()}], Next :: vector(), more | done,
+    {[{halley_event:delivery(), Words :: binary()}], Next :: vector(), more | done,
      [halley_cursor:gap()], halley_catchup_former:former(), reader()}.
 next(There, Start, UpTo, #{events_max := EventsMax, bytes_max := BytesMax}, Former, Reader) ->
     {From, TooOld} = above_floor(Start, UpTo),
@@ -138,7 +138,7 @@ lacking(#batch{from = From, gaps = Gaps} = Batch) ->
 
 event(#{seq := Seq, subject := Subject} = Record, Batch, Reader) ->
     {#batch{met = Met} = Now, Next} = meet(Subject, Seq, Batch, Reader),
-    {give_to(conns(Batch#batch.there, Seq, map_get(Subject, Met)), Record, Now), Next}.
+    {give_to(words(Seq, map_get(Subject, Met)), Record, Now), Next}.
 
 %% All seqs of the event stand beside each other.
 private(#{shard := Shard, first := First, users := Users} = Record, Seqs,
@@ -148,9 +148,9 @@ private(#{shard := Shard, first := First, users := Users} = Record, Seqs,
     Receivers = [halley_fanout:of_user(Number, There)
                  || {Seq, User} <- lists:enumerate(First, Users), is_map_key(Seq, Wanted),
                     Number <- [halley_ids:lookup(User)], Number =/= undefined],
-    case halley_fanout:conns(There, halley_fanout:merged(Receivers)) of
+    case halley_fanout:packed(halley_fanout:merged(Receivers)) of
         <<>> -> Batch;
-        Conns -> give_to(Conns, Record#{seq := lists:max(maps:keys(Wanted))}, Batch)
+        Words -> give_to(Words, Record#{seq := lists:max(maps:keys(Wanted))}, Batch)
     end.
 
 %% `From': the first of its seqs that the batch has met.
@@ -158,28 +158,28 @@ joint(#{shard := Shard, seq := Last, first := First, subjects := Subjects} = Rec
       #batch{from = Vector, up_to = UpTo} = Batch, Reader) ->
     Wanted = [{Seq, Subject} || {Seq, Subject} <- lists:enumerate(First, Subjects), Seq >= From,
                                 Seq > element(Shard, Vector), Last =< element(Shard, UpTo)],
-    {#batch{there = There, met = Met} = Now, Next} =
+    {#batch{met = Met} = Now, Next} =
         lists:foldl(fun({Seq, Subject}, {B, R}) -> meet(Subject, Seq, B, R) end, {Batch, Reader},
                     Wanted),
     Receivers = [receivers(Seq, map_get(Subject, Met)) || {Seq, Subject} <- Wanted],
-    {give_to(halley_fanout:conns(There, halley_fanout:merged(Receivers)), Record, Now), Next}.
+    {give_to(halley_fanout:packed(halley_fanout:merged(Receivers)), Record, Now), Next}.
 
 give_to(<<>>, _, Batch) ->
     Batch;
-give_to(Conns, Record, #batch{items = Items, bytes_left = Left} = Batch) ->
+give_to(Words, Record, #batch{items = Items, bytes_left = Left} = Batch) ->
     Delivery = halley_event:delivery(Record),
-    Batch#batch{items = [{Delivery, Conns} | Items],
-                bytes_left = Left - halley_links_queue:cost(Delivery, Conns)}.
+    Batch#batch{items = [{Delivery, Words} | Items],
+                bytes_left = Left - halley_links_queue:cost(Delivery, Words)}.
 
 receivers(Seq, {Present, Subscribed, _, #{until := Until, since := Since}}) ->
     {Former, Later} = changed(Seq, Until, Since),
     Followers = halley_fanout:merged([halley_fanout:without(Later, Present) | Former]),
     halley_fanout:also(Subscribed, Followers).
 
-conns(There, Seq, {_, _, Conns, #{until := Until, since := Since}} = Known) ->
+words(Seq, {_, _, Words, #{until := Until, since := Since}} = Known) ->
     case changed(Seq, Until, Since) of
-        {[], []} -> Conns;
-        _ -> halley_fanout:conns(There, receivers(Seq, Known))
+        {[], []} -> Words;
+        _ -> halley_fanout:packed(receivers(Seq, Known))
     end.
 
 changed(Seq, Until, Since) ->
@@ -197,9 +197,9 @@ meet(Subject, _, #batch{met = Met} = Batch, Reader) when is_map_key(Subject, Met
 meet(Subject, Seq, #batch{there = There, met = Met, former = Former} = Batch, Reader) ->
     Present = halley_fanout:receivers(Subject, There),
     Subscribed = halley_subscriptions_table:words(Subject, There),
-    Conns = halley_fanout:conns(There, halley_fanout:also(Subscribed, Present)),
+    Words = halley_fanout:packed(halley_fanout:also(Subscribed, Present)),
     {Followed, IsLacking, Read, Next} =
         halley_catchup_former:followed(Subject, Seq, There, Former, Reader),
-    Subjects = Met#{Subject => {Present, Subscribed, Conns, Followed}},
+    Subjects = Met#{Subject => {Present, Subscribed, Words, Followed}},
     Known = Batch#batch{met = Subjects, former = Read},
     {case IsLacking of true -> lacking(Known); false -> Known end, Next}.

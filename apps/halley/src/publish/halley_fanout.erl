@@ -4,30 +4,30 @@
 %% `halley_directory' words (and pids) in ascending order: words of one slot stand together and
 %% processes come last. A user that comes up twice counts once.
 %%
-%% A link gets all of an event, whatever the number of its connections, in one message: so it gets
-%% it now or, if it is behind, later. Events are gathered (`outbox()') until the caller flushes
-%% them: then each writer gets one message for all. The workers of a trunk have one writer, which
-%% gets one message for all of them: the words go as they are. A process that is a session gets
+%% An edge gets all of an event, whatever the number of its connections and workers, in one message:
+%% so it gets it now or, if it is behind, later. The words go as they are. Events are gathered
+%% (`outbox()') until the caller flushes them: then each writer gets one message for all. A process
+%% that is a session gets
 %% `{halley, #{id, subject, at, data}}' at once, with the data decoded; of a private event, which
 %% has no subject, `#{id, private => true, at, data}'; of a joint one `#{id, subjects, at, data}'.
 %%
 %% It reads and sends; order is the caller's: for live events the subject's shard
-%% (`halley_shard_server'), for what one link has missed its writer (`halley_catchup').
+%% (`halley_shard_server'), for what slots have missed their writer (`halley_catchup').
 -module(halley_fanout).
 
 -export([receivers/1, receivers/2, of_users/1, of_user/2, also/2, merged/1, without/2, beyond/3,
-         conns/2, by_slot/1]).
+         packed/1, by_slot/1]).
 -export([outbox/0, add/3, flush/1, send_group/4]).
 -export_type([receivers/0, outbox/0, there/0]).
 
 -opaque receivers() :: [halley_directory:word() | pid()].
-%% For each way what it is to be sent, the latest event first; and for each slot of a trunk that has
-%% been met its way.
+%% For each way what it is to be sent, the latest event first; and for each slot that has been met
+%% its way.
 -opaque outbox() :: #{halley_links:slot() => gone | {halley_links:link(), [delivery()]}
                                            | {on, Way :: halley_links:slot()}}.
 -type delivery() :: {halley_event:delivery(), halley_links_queue:to()}.
-%% A link of a worker, or several slots of one trunk.
--type there() :: halley_links:slot() | #{halley_links:slot() => []}.
+%% Slots of one trunk.
+-type there() :: #{halley_links:slot() => []}.
 
 -define(CONN_BITS, 48).
 
@@ -115,7 +115,6 @@ beyond(UpTo, Subject, Chunks, Acc) ->
           end,
     halley_follows:fold_followers(Add, Acc, Subject).
 
-add_at(Slot, Word, Acc) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot -> [Word | Acc];
 add_at(Slots, Word, Acc) when is_integer(Word), is_map_key(Word bsr ?CONN_BITS, Slots) ->
     [Word | Acc];
 add_at(_, Word, Acc) when is_integer(Word) -> Acc;
@@ -123,10 +122,10 @@ add_at(_, [], Acc) -> Acc;
 add_at(There, [Pid | Rows], Acc) when is_pid(Pid) -> add_at(There, Rows, Acc);
 add_at(There, [Word | Rows], Acc) -> add_at(There, Rows, add_at(There, Word, Acc)).
 
-%% Receivers there as `halley_links_queue:deliver/2' takes them.
--spec conns(there(), receivers()) -> Conns :: binary().
-conns(Slot, Words) when is_integer(Slot) -> pack(Words);
-conns(_, Words) -> pack_words(Words).
+%% Receivers without processes, as `halley_links_queue:deliver/2' takes them.
+-spec packed(receivers()) -> Words :: binary().
+packed([Word]) -> <<Word:64>>;
+packed(Words) -> << <<Word:64>> || Word <- Words >>.
 
 -spec outbox() -> outbox().
 outbox() ->
@@ -147,35 +146,29 @@ add(Event, _, [Pid | _] = Pids, Sent, Outbox) when is_pid(Pid) ->
     {Sent + to_processes(Event, Pids), Outbox};
 add(Event, Delivery, [Word | Rest], Sent, Outbox) ->
     Slot = Word bsr ?CONN_BITS,
-    case found_link(Slot, Outbox) of
+    case found_way(Slot, Outbox) of
         {on, Way, Met} ->
             {Words, Others} = take_way(Rest, Slot, {on, Way}, [Word], Met),
             Added = add_words(Way, Delivery, Words, Met),
             add(Event, Delivery, Others, Sent + length(Words), Added);
-        {Link, Deliveries} ->
-            {Words, Others} = take_slot(Rest, Slot, [Word]),
-            Gathered = {Link, [{Delivery, pack(Words)} | Deliveries]},
-            add(Event, Delivery, Others, Sent + length(Words), Outbox#{Slot => Gathered});
         gone ->
             {_, Others} = take_slot(Rest, Slot, []),
             add(Event, Delivery, Others, Sent, Outbox#{Slot => gone})
     end.
 
-%% What is gathered for a link; or the way of a worker of a trunk, in an outbox that knows both.
-found_link(Slot, Outbox) ->
+%% A worker's way, in an outbox that knows both.
+found_way(Slot, Outbox) ->
     case Outbox of
         #{Slot := {on, Way}} -> {on, Way, Outbox};
-        #{Slot := Found} -> Found;
-        #{} -> find_link(Slot, Outbox)
+        #{Slot := gone} -> gone;
+        #{} -> find_way(Slot, Outbox)
     end.
 
-find_link(Slot, Outbox) ->
+find_way(Slot, Outbox) ->
     case halley_links:find(Slot) of
         {ok, Link} ->
-            case halley_links:way(Link) of
-                Slot -> {Link, []};
-                Way -> {on, Way, maps:merge(#{Slot => {on, Way}, Way => {Link, []}}, Outbox)}
-            end;
+            Way = halley_links:way(Link),
+            {on, Way, maps:merge(#{Slot => {on, Way}, Way => {Link, []}}, Outbox)};
         gone ->
             gone
     end.
@@ -195,7 +188,7 @@ take_way(Rest, _, _, Taken, _) ->
 
 %% An event is in one message, also if slots of others lie between those of the trunk.
 add_words(Way, Delivery, Words, Outbox) ->
-    Packed = pack_words(Words),
+    Packed = packed(Words),
     #{Way := {Link, Deliveries}} = Outbox,
     Gathered = case Deliveries of
         [{Delivery, Before} | Earlier] -> [{Delivery, <<Before/binary, Packed/binary>>} | Earlier];
@@ -220,20 +213,18 @@ flush(Outbox) ->
                     (_, _) -> ok
                  end, Outbox).
 
-%% Sends an event to a group, on these links, and to others beside it. Gives how many of the others
-%% it was sent to, and which of the links have ended. A writer gets one message, for both.
+%% Sends an event to a group, at these slots, and to others as well. Gives how many of the others it
+%% was sent to, and which of the slots have ended. A writer gets one message, for both.
 -spec send_group(halley_event:event(), Group :: halley_id:user_number(), [halley_links:slot()],
                  receivers()) -> {non_neg_integer(), [halley_links:slot()]}.
 send_group(Event, Group, Slots, Receivers) ->
     Delivery = halley_event:delivery(Event),
     {Sent, Others} = add(Event, Delivery, Receivers, 0, outbox()),
     {Gone, Outbox} = lists:foldr(fun(Slot, {Ended, Box}) ->
-        case found_link(Slot, Box) of
+        case found_way(Slot, Box) of
             {on, Way, Met} ->
                 #{Way := {Link, Gathered}} = Met,
                 {Ended, Met#{Way := {Link, [{Delivery, to_members(Slot, Group, Gathered)}]}}};
-            {Link, Gathered} ->
-                {Ended, Box#{Slot => {Link, [{Delivery, to_members(Group, Gathered)}]}}};
             gone ->
                 {[Slot | Ended], Box}
         end
@@ -241,16 +232,13 @@ send_group(Event, Group, Slots, Receivers) ->
     ok = flush(Outbox),
     {Sent, Gone}.
 
-to_members(Group, []) -> {group, Group, <<>>};
-to_members(Group, [{_, Conns}]) -> {group, Group, Conns}.
-
 to_members(Slot, Group, []) -> {group, Group, [Slot], <<>>};
 to_members(Slot, Group, [{_, {group, Group, Slots, Words}}]) ->
     {group, Group, [Slot | Slots], Words};
 to_members(Slot, Group, [{_, Words}]) -> {group, Group, [Slot], Words}.
 
-%% The connections of each link.
--spec by_slot([halley_directory:word()]) -> [{halley_links:slot(), Conns :: binary()}].
+%% The words of each slot.
+-spec by_slot([halley_directory:word()]) -> [{halley_links:slot(), Words :: binary()}].
 by_slot(Words) ->
     slots(lists:sort(Words)).
 
@@ -259,14 +247,9 @@ slots([]) ->
 slots([Word | Rest]) ->
     Slot = Word bsr ?CONN_BITS,
     {Words, Others} = take_slot(Rest, Slot, [Word]),
-    [{Slot, pack(Words)} | slots(Others)].
+    [{Slot, packed(Words)} | slots(Others)].
 
 take_slot([Word | Rest], Slot, Taken) when is_integer(Word), Word bsr ?CONN_BITS =:= Slot ->
     take_slot(Rest, Slot, [Word | Taken]);
 take_slot(Rest, _, Taken) ->
     {Taken, Rest}.
-
-pack([Word]) -> <<0:16, Word:?CONN_BITS>>;
-pack(Words) -> << <<0:16, Word:?CONN_BITS>> || Word <- Words >>.
-
-pack_words(Words) -> << <<Word:64>> || Word <- Words >>.

@@ -150,12 +150,12 @@ touch(Users, #group{touched = Touched} = Group) ->
 
 tell(Subject, Truths, #group{members = Members, slots = Slots} = Group) ->
     {Joining, Leaving, Settled} = lists:foldl(fun one/2, {[], [], Members}, Truths),
-    _ = [halley_links_queue:members(Slot, leave, Subject, Conns)
-         || {Slot, Conns} <- halley_fanout:by_slot(Leaving)],
+    _ = [halley_links_queue:members(Slot, leave, Subject, Words)
+         || {Slot, Words} <- halley_fanout:by_slot(Leaving)],
     Reached = [begin
-                   ok = halley_links_queue:members(Slot, join, Subject, Conns),
+                   ok = halley_links_queue:members(Slot, join, Subject, Words),
                    Slot
-               end || {Slot, Conns} <- halley_fanout:by_slot(Joining)],
+               end || {Slot, Words} <- halley_fanout:by_slot(Joining)],
     Group#group{members = Settled, slots = maps:merge(Slots, maps:from_keys(Reached, []))}.
 
 one({User, Follows, Found}, {Joining, Leaving, Members}) ->

@@ -131,26 +131,14 @@ cell(Subject) ->
 -spec words(halley_id:id()) -> [word()].
 words(Subject) ->
     case has_some(Subject) of
-        true -> words(Subject, ets:next(?MODULE, {Subject, -1}), -1, 1 bsl 64, []);
+        true -> words(Subject, ets:next(?MODULE, {Subject, -1}), -1, []);
         false -> []
     end.
 
-%% Those on one link, or at several slots of a trunk.
+%% Those at these slots.
 -spec words(halley_id:id(), halley_fanout:there()) -> [word()].
-words(Subject, Slots) when is_map(Slots) ->
-    [Word || Word <- words(Subject), is_map_key(Word bsr ?CONN_BITS, Slots)];
-words(Subject, Slot) ->
-    case has_some(Subject) of
-        true ->
-            From = Slot bsl ?CONN_BITS,
-            First = case ets:prev(?MODULE, {Subject, From + 1}) of
-                {Subject, _} = Key -> Key;
-                _ -> ets:next(?MODULE, {Subject, From})
-            end,
-            words(Subject, First, From - 1, (Slot + 1) bsl ?CONN_BITS, []);
-        false ->
-            []
-    end.
+words(Subject, Slots) ->
+    [Word || Word <- words(Subject), is_map_key(Word bsr ?CONN_BITS, Slots)].
 
 %% How many there are; while a page splits it may count some of them twice.
 -spec count(halley_id:id()) -> non_neg_integer().
@@ -198,19 +186,19 @@ has_any(Subject) ->
         _ -> false
     end.
 
-%% Above `Last' and below `End'.
-words(Subject, {Subject, Fence} = Key, Last, End, Acc) when Fence < End ->
+%% Above `Last'.
+words(Subject, {Subject, _} = Key, Last, Acc) ->
     {NewLast, Found} = case ets:lookup(?MODULE, Key) of
-        [{_, Words}] -> page(Words, Last, End, Acc);
+        [{_, Words}] -> page(Words, Last, Acc);
         [] -> {Last, Acc}
     end,
-    words(Subject, ets:next(?MODULE, Key), NewLast, End, Found);
-words(_, _, _, _, Acc) ->
+    words(Subject, ets:next(?MODULE, Key), NewLast, Found);
+words(_, _, _, Acc) ->
     lists:reverse(Acc).
 
-page(<<Word:64, Rest/binary>>, Last, End, Acc) when Word =< Last -> page(Rest, Last, End, Acc);
-page(<<Word:64, Rest/binary>>, _, End, Acc) when Word < End -> page(Rest, Word, End, [Word | Acc]);
-page(_, Last, _, Acc) -> {Last, Acc}.
+page(<<Word:64, Rest/binary>>, Last, Acc) when Word =< Last -> page(Rest, Last, Acc);
+page(<<Word:64, Rest/binary>>, _, Acc) -> page(Rest, Word, [Word | Acc]);
+page(<<>>, Last, Acc) -> {Last, Acc}.
 
 -spec clear() -> ok.
 clear() ->

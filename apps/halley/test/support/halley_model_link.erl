@@ -1,4 +1,5 @@
-%% A model of a link: its writer, its worker and its sessions in one process, which does what
+%% A model of a link of one worker: its writer, the worker and its sessions in one process, which
+%% does what
 %% docs/internals/delivery.md says and nothing clever. Users have one session at a time.
 %%
 %% Events of sessions are written to an ETS table, in order: {N, User, Event | Gap}.
@@ -10,7 +11,7 @@
 
 -define(LIMITS, #{events_max => 5, bytes_max => 2000}).
 
--record(state, {log, slot, queue, vector, reader, former,
+-record(state, {log, way, slot, queue, vector, reader, former,
                 groups = #{},       % User number => #{Conn => []}
                 sessions = #{},     % Conn => {User, live | {held, Cursor, [Event]}}
                 lasts = []}).       % {Conn, Heads, [Event]}
@@ -51,8 +52,8 @@ call(Link, Request) ->
     receive {Ref, Answer} -> Answer after ?WAIT_MS -> error({hangs, Request}) end.
 
 sync(Vector, Sessions, Log) ->
-    {ok, Slot, Queue} = halley_links:register(self(), #{}),
-    State = #state{log = Log, slot = Slot, queue = Queue, vector = Vector, sessions = Sessions,
+    {ok, Slot, Queue} = halley_test_brain:worker(self(), #{}),
+    State = #state{log = Log, way = halley_links:way(Slot), slot = Slot, queue = Queue, vector = Vector, sessions = Sessions,
                    reader = halley_history_reader:new()},
     _ = [enter(User, Slot, Conn) || {Conn, {User, live}} <- maps:to_list(Sessions)],
     _ = [start_replay(Conn, User, Cursor, Slot)
@@ -102,10 +103,10 @@ handle({close, User}, #state{slot = Slot, sessions = Sessions, lasts = Lasts} = 
     Groups = maps:map(fun(_, Members) -> maps:remove(Conn, Members) end, State#state.groups),
     {Cursor, State#state{sessions = maps:remove(Conn, Sessions), groups = Groups,
                          lasts = lists:keydelete(Conn, 1, Lasts)}};
-handle(settled, #state{vector = Vector, sessions = Sessions, slot = Slot} = State) ->
-    ok = halley_shard:mark(Slot, lists:seq(1, halley_shards:count())),
+handle(settled, #state{vector = Vector, sessions = Sessions, way = Way} = State) ->
+    ok = halley_shard:mark(Way, lists:seq(1, halley_shards:count())),
     Live = [User || {User, live} <- maps:values(Sessions)],
-    {length(Live) =:= map_size(Sessions) andalso not halley_links_backpressure:is_behind(Slot)
+    {length(Live) =:= map_size(Sessions) andalso not halley_links_backpressure:is_behind(Way)
          andalso halley_vector:is_reached(halley_history:heads(), Vector), State}.
 
 cursor(#state{vector = Vector}) ->
@@ -116,9 +117,9 @@ handle_info({stall, Ms}, State) ->
     State;
 handle_info({deliver, Deliveries}, State) ->
     lists:foldl(fun live/2, State, Deliveries);
-handle_info({members, What, Group, Conns}, #state{queue = Queue, groups = Groups} = State) ->
-    ok = counters:sub(Queue, 1, byte_size(Conns)),
-    Told = maps:from_keys([Conn || <<Conn:64>> <= Conns], []),
+handle_info({members, What, Group, Words}, #state{queue = Queue, groups = Groups} = State) ->
+    ok = counters:sub(Queue, 1, byte_size(Words)),
+    Told = maps:from_keys(halley_test_brain:conns(Words), []),
     Members = maps:get(Group, Groups, #{}),
     Changed = case What of
         %% One that has closed is nobody any more.
@@ -130,8 +131,8 @@ handle_info({end_group, Group}, #state{groups = Groups} = State) ->
     State#state{groups = maps:remove(Group, Groups)};
 handle_info({mark, Shard, Seq}, State) ->
     passed(Shard, Seq, State);
-handle_info(behind, #state{slot = Slot} = State) ->
-    case halley_links_backpressure:is_behind(Slot) of
+handle_info(behind, #state{way = Way} = State) ->
+    case halley_links_backpressure:is_behind(Way) of
         true -> catch_up(State);
         false -> State
     end;
@@ -140,8 +141,8 @@ handle_info({replay, Replayer, Conn, Given}, State) ->
     replayed(Conn, Given, State);
 handle_info({last, Conn, Heads, Given}, #state{lasts = Lasts} = State) ->
     settle(State#state{lasts = [{Conn, Heads, Given} | Lasts]});
-handle_info(ask, #state{lasts = Lasts, slot = Slot} = State) ->
-    Lasts =:= [] orelse halley_shard:mark(Slot, lists:seq(1, halley_shards:count())),
+handle_info(ask, #state{lasts = Lasts, way = Way} = State) ->
+    Lasts =:= [] orelse halley_shard:mark(Way, lists:seq(1, halley_shards:count())),
     State.
 
 live({{Shard, Seq, _} = Delivery, To}, State) ->
@@ -161,10 +162,10 @@ deliver(Delivery, To, State) ->
     Event = halley_test_brain:event(Delivery),
     lists:foldl(fun(Conn, S) -> live_event(Conn, Event, S) end, State, conns(To, State)).
 
-conns({group, Group, Conns}, #state{groups = Groups} = State) ->
-    maps:keys(maps:get(Group, Groups, #{})) ++ conns(Conns, State);
-conns(Conns, _) ->
-    [Conn || <<Conn:64>> <= Conns].
+conns({group, Group, [_], Words}, #state{groups = Groups} = State) ->
+    maps:keys(maps:get(Group, Groups, #{})) ++ conns(Words, State);
+conns(Words, _) ->
+    halley_test_brain:conns(Words).
 
 live_event(Conn, Event, #state{sessions = Sessions, log = Log} = State) ->
     case Sessions of
@@ -213,10 +214,10 @@ last({Conn, Heads, Given}, State) ->
     end.
 
 %% What comes live meanwhile waits in the mailbox, and is dropped by its seq.
-catch_up(#state{slot = Slot, vector = From} = State) ->
+catch_up(#state{way = Way, vector = From} = State) ->
     {Near, Nearer} = round(From, halley_history:written(),
                            State#state{former = halley_catchup_former:new()}),
-    ok = halley_links_backpressure:resume(Slot),
+    ok = halley_links_backpressure:resume(Way),
     pause(),
     Heads = halley_history:heads(),
     ok = halley_history:await(Heads, ?WAIT_MS),
@@ -229,9 +230,9 @@ pause() ->
 
 round(From, UpTo, #state{slot = Slot, reader = Reader, sessions = Sessions, log = Log} = State) ->
     {Events, Next, What, Gaps, Former, Later} =
-        halley_catchup:next(Slot, From, UpTo, ?LIMITS, State#state.former, Reader),
+        halley_catchup:next(#{Slot => []}, From, UpTo, ?LIMITS, State#state.former, Reader),
     _ = [give(User, Gap, Log) || Gap <- Gaps, {User, _} <- maps:values(Sessions)],
-    Given = lists:foldl(fun({Delivery, Conns}, S) -> deliver(Delivery, Conns, S) end,
+    Given = lists:foldl(fun({Delivery, Words}, S) -> deliver(Delivery, Words, S) end,
                         State#state{reader = Later, former = Former}, Events),
     case What of
         more -> round(Next, UpTo, Given);

@@ -1,10 +1,11 @@
-%% A brain for the cases of a suite, and links played by processes that register as their writers.
+%% A brain for the cases of a suite, and edges of one worker played by processes that register as
+%% their writers.
 -module(halley_test_brain).
 
 -export([start/1, stop/1, limits/1, quiet/1, loud/1]).
 -export([publish/2, publish_all/1, follow_all/2, drop_up_to/1, damage/1]).
--export([number/1, shard/1, link_with/1, link_with/2, forward/1, message/1, delivered/1, event/0,
-         event/1, no_event/0]).
+-export([number/1, shard/1, link_with/1, link_with/2, worker/2, forward/1, conns/1]).
+-export([message/1, delivered/1, event/0, event/1, no_event/0]).
 -export([spawn_actor/1, join/1, await_publish/1, kill_and_wait/1, wait/1]).
 
 -include("halley_wait.hrl").
@@ -69,25 +70,52 @@ number(User) ->
 shard(N) ->
     list_to_existing_atom("halley_shard_" ++ integer_to_list(N)).
 
-%% A link with these sessions, whose writer forwards what it gets to the case.
+%% An edge of one worker with these sessions, whose writer forwards what it gets to the case, with
+%% connections for words: its worker's slot and the queue.
 link_with(Sessions) -> link_with(Sessions, #{}).
 
 link_with(Sessions, Info) ->
     Case = self(),
-    Writer = spawn(fun() -> forward(Case) end),
-    {ok, Slot, Queue} = halley_links:register(Writer, Info),
+    Writer = spawn(fun() -> forward(fun(Message) -> Case ! {self(), of_one(Message)} end) end),
+    {ok, Slot, Queue} = worker(Writer, Info),
     [_ = halley_directory:open(User, {link, Slot, Conn}, infinity) || {User, Conn} <- Sessions],
     {Writer, Slot, Queue}.
 
+%% A trunk of this writer, with one worker.
+worker(Writer, Info) ->
+    case halley_links:register_trunk(Writer) of
+        {ok, Way, Queue} ->
+            {ok, Slot} = halley_links:register_worker(Way, Info),
+            {ok, Slot, Queue};
+        {error, Reason} ->
+            {error, Reason}
+    end.
+
 %% Events one by one.
-forward(Case) ->
+forward(Send) ->
     receive
         {deliver, Deliveries} ->
-            [Case ! {self(), {deliver, Delivery, To}} || {Delivery, To} <- Deliveries];
+            [Send({deliver, Delivery, To}) || {Delivery, To} <- Deliveries];
         Message ->
-            Case ! {self(), Message}
+            Send(Message)
     end,
-    forward(Case).
+    forward(Send).
+
+%% Of one worker: connections for words, and of a group no slots.
+of_one({deliver, Delivery, {group, Group, [_], Words}}) ->
+    {deliver, Delivery, {group, Group, own(Words)}};
+of_one({deliver, Delivery, Words}) -> {deliver, Delivery, own(Words)};
+of_one({members, What, Group, Words}) -> {members, What, Group, own(Words)};
+of_one({close_sessions, Reason, Words}) -> {close_sessions, Reason, [conn(W) || W <- Words]};
+of_one({presence, Texts}) -> {presence, [{Json, [conn(W) || W <- To]} || {Json, To} <- Texts]};
+of_one(Message) -> Message.
+
+own(Words) -> << <<(conn(Word)):64>> || <<Word:64>> <= Words >>.
+
+conn(Word) -> Word band ((1 bsl 48) - 1).
+
+%% Of words as a writer gets them.
+conns(Words) -> [Conn || <<Conn:64>> <= own(Words)].
 
 message({Writer, _, _}) ->
     receive {Writer, {deliver, Delivery, Conns}} -> {Delivery, Conns}
