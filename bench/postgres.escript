@@ -129,7 +129,7 @@ told(false, _, _) -> false.
 is_seen(N) ->
     case {halley_ids:lookup(integer_to_binary(N)), halley_ids:lookup(integer_to_binary(N + 1))} of
         {User, Subject} when is_integer(User), is_integer(Subject) ->
-            halley_follows:is_follower(User, Subject);
+            halley_follows_graph:is_follower(User, Subject);
         _ -> false
     end.
 

@@ -113,11 +113,11 @@ reads(Users) ->
     Typical = [S || _ <- lists:seq(1, 200000), S <- [rand:uniform(Users)],
                     halley_pages_table:count(halley_followers, S) =:= 16],
     Sum = fun(N, Acc) -> N + Acc end,
-    {FoldMs, _} = ms(fun() -> [halley_follows:fold_followers(Sum, 0, S) || S <- Typical] end),
+    {FoldMs, _} = ms(fun() -> [halley_follows_graph:fold_followers(Sum, 0, S) || S <- Typical] end),
     row("fold over 16 followers, random subjects", us(FoldMs, length(Typical)), "us"),
     {Largest, S} = lists:max([{halley_pages_table:count(halley_followers, N), N}
                               || N <- lists:seq(1, min(Users, 1000))]),
-    {BigMs, _} = ms(fun() -> halley_follows:fold_followers(Sum, 0, S) end),
+    {BigMs, _} = ms(fun() -> halley_follows_graph:fold_followers(Sum, 0, S) end),
     row("largest subject's followers", Largest, ""),
     row("fold over them", us(BigMs, 1), "us").
 

@@ -85,10 +85,10 @@ pages(Page, {Ids, Next}) ->
 fold_sees_what_is_listed(_) ->
     {ok, _} = halley_follows:follow([{id(N), id(N rem 3)} || N <- lists:seq(1, 5000)]),
     Number = halley_ids:lookup(<<"1">>),
-    Numbers = lists:reverse(halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [],
+    Numbers = lists:reverse(halley_follows_graph:fold_followers(fun(N, Acc) -> [N | Acc] end, [],
                                                           Number)),
     ?assertEqual([id(N) || N <- lists:seq(4, 5000, 3)], [halley_ids:name(N) || N <- Numbers]),
-    ?assertEqual(Numbers, [N || Slice <- halley_follows:followers_packed(Number),
+    ?assertEqual(Numbers, [N || Slice <- halley_follows_graph:followers_packed(Number),
                                 <<N:32>> <= Slice]).
 
 long_list_is_cut_in_slices(_) ->
@@ -145,7 +145,7 @@ await_read(Reads) ->
     halley_store_helper:await(fun() -> atomics:get(Reads, 1) > Before end).
 
 read(Star, Even, Reads) ->
-    Members = [N || Slice <- halley_follows:followers_packed(Star), <<N:32>> <= Slice],
+    Members = [N || Slice <- halley_follows_graph:followers_packed(Star), <<N:32>> <= Slice],
     ?assertEqual(lists:usort(Members), Members),
     ?assertEqual([], ordsets:subtract(Even, Members)),
     ok = atomics:add(Reads, 1, 1),

@@ -132,7 +132,8 @@ late_follow_keeps(_) ->
     ok = halley_ids_sweep:round(),
     ?assertEqual(undefined, halley_ids:lookup(<<"bob">>)),
     ?assertEqual({ok, 1, []},
-                 halley_follows_request:change(add, [halley_pages:key(Ann, Bob)], Epoch)),
+                 halley_follows_request:change(add, [halley_pages:key(Ann, Bob)], Epoch,
+                                               to_record)),
     ?assertEqual({Ann, Bob}, {halley_ids:lookup(<<"ann">>), halley_ids:lookup(<<"bob">>)}),
     sweep(),
     ?assertEqual([{<<"ann">>, <<"bob">>}], agree()).
@@ -170,7 +171,8 @@ late_number_is_refused(_) ->
     Epoch = halley_follows_owner:epoch(),
     sweep(),
     ?assertEqual({error, stale},
-                 halley_follows_request:change(add, [halley_pages:key(Ann, Bob)], Epoch)),
+                 halley_follows_request:change(add, [halley_pages:key(Ann, Bob)], Epoch,
+                                               to_record)),
     {ok, #{added := 1}} = halley_follows:follow([{<<"cid">>, <<"dan">>}]),
     ?assertEqual([{<<"cid">>, <<"dan">>}], agree()).
 

@@ -191,7 +191,7 @@ followers(Subject) ->
         undefined -> [];
         Number ->
             [halley_ids:name(N)
-             || N <- halley_follows:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)]
+             || N <- halley_follows_graph:fold_followers(fun(N, Acc) -> [N | Acc] end, [], Number)]
     end.
 
 is_owed(User, Event, #look{settings = #{users := Users}, known = Known}) ->

@@ -186,7 +186,7 @@ without(Done, Failed, Numbered) ->
 
 is_followed({User, Subject}) ->
     case {halley_ids:lookup(User), halley_ids:lookup(Subject)} of
-        {U, S} when is_integer(U), is_integer(S) -> halley_follows:is_follower(U, S);
+        {U, S} when is_integer(U), is_integer(S) -> halley_follows_graph:is_follower(U, S);
         _ -> false
     end.
 

@@ -8,7 +8,8 @@
 %%
 %% A read goes straight to ETS: two tables of packed pairs, one per direction (see
 %% `halley_pages_table`). It takes no lock and no snapshot: it sees every follow that stood from
-%% its beginning to its end, and of those that come or go meanwhile some.
+%% its beginning to its end, and of those that come or go meanwhile some. Reads by numbers are in
+%% `halley_follows_graph'.
 %%
 %% With `store.backend = postgres' a requested change goes to PostgreSQL first
 %% (`halley_follows_backend'), and comes back by `stored/2'.
@@ -17,15 +18,12 @@
 %% following oneself is answered `already`, unfollowing oneself is the error `self`.
 -module(halley_follows).
 
--export([follow/1, follow_own/2, unfollow/1, stored/2, admitted/2]).
--export([fold_followers/3, followers_packed/1, is_follower/2]).
--export([take_following/3]).
+-export([follow/1, follow_own/2, unfollow/1, stored/2, recorded/2, admitted/2]).
 -export([followers/3, following/3, count_followers/1, count_following/1, count/0, changes/0]).
 
 -export_type([error/0, failure/0, principal/0, asked/0, changed/0]).
 
 -type id() :: halley_id:id().
--type user_number() :: halley_id:user_number().
 %% `too_many_follows': the user follows `follows_per_user_max' subjects. `too_many_ids': there is no
 %% room for new ids that follows name. `too_many_new_ids': the user has named as many as it may, and
 %% may name the next one after so long.
@@ -83,14 +81,20 @@ unfollowed({error, _} = Error) -> Error.
 
 asked(Operation, Pairs) ->
     case halley_follows_backend:get() of
-        store -> change(Operation, Pairs);
+        store -> change(Operation, Pairs, to_record);
         Backend -> Backend(Operation, Pairs)
     end.
 
 %% What a backend has decided: this store does it.
 -spec stored(add | remove, [{binary(), binary()}]) -> followed() | unfollowed().
-stored(add, Pairs) -> followed(change({add, anybody}, Pairs));
-stored(remove, Pairs) -> unfollowed(change(remove, Pairs)).
+stored(add, Pairs) -> followed(change({add, anybody}, Pairs, to_record));
+stored(remove, Pairs) -> unfollowed(change(remove, Pairs, to_record)).
+
+%% The same for changes that the history has already, or needs no record of. For
+%% `halley_follows_applied'.
+-spec recorded(add | remove, [{binary(), binary()}]) -> changed().
+recorded(add, Pairs) -> change({add, anybody}, Pairs, recorded);
+recorded(remove, Pairs) -> change(remove, Pairs, recorded).
 
 %% What a backend asks before it makes follows: the pairs that `follow/1' would take, each with its
 %% place, and the errors of the others. A pair of an id with itself is in neither. New ids have
@@ -113,27 +117,27 @@ admitted(Asker, Pairs) ->
     end.
 
 %% A store that refuses is asked before ids get numbers.
-change(Operation, Pairs) ->
+change(Operation, Pairs, History) ->
     case halley_follows_request:refusing() of
-        false -> change(Operation, Pairs, 0, 0, 0, []);
+        false -> change(Operation, Pairs, History, 0, 0, 0, []);
         {error, _} = Error -> Error
     end.
 
-change(_, [], _, Changed, Same, Errors) ->
+change(_, [], _, _, Changed, Same, Errors) ->
     {ok, Changed, Same, lists:append(lists:reverse(Errors))};
-change(Operation, Pairs, Index, Changed, Same, Errors) ->
+change(Operation, Pairs, History, Index, Changed, Same, Errors) ->
     Epoch = halley_follows_owner:epoch(),
     {Known, Unknown, Self, SliceEnd, Rest} = resolve(Pairs, Index),
     {Keys, SliceErrors} = settle(Operation, Unknown, Self, Known),
-    case halley_follows_request:change(kind(Operation), Keys, Epoch) of
+    case halley_follows_request:change(kind(Operation), Keys, Epoch, History) of
         {ok, N, Refused} ->
             AllErrors = lists:merge(SliceErrors, too_many(Refused, Pairs, Index, SliceEnd,
                                                           maps:from_list(SliceErrors))),
             Unchanged = SliceEnd - Index - N - length(AllErrors),
-            change(Operation, Rest, SliceEnd, Changed + N, Same + Unchanged,
+            change(Operation, Rest, History, SliceEnd, Changed + N, Same + Unchanged,
                    [AllErrors | Errors]);
         {error, stale} ->
-            change(Operation, Pairs, Index, Changed, Same, Errors);
+            change(Operation, Pairs, History, Index, Changed, Same, Errors);
         {error, _} = Error -> Error
     end.
 
@@ -256,27 +260,6 @@ new_ids([], _) -> [].
 
 number({Id, undefined}, New) -> map_get(Id, New);
 number({_, Number}, _) -> Number.
-
-%% Folds over the numbers of those who follow, ascending. The path of every publish.
--spec fold_followers(fun((user_number(), Acc) -> Acc), Acc, user_number()) -> Acc.
-fold_followers(Fun, Acc, Subject) ->
-    halley_pages_table:fold(Fun, Acc, halley_followers, Subject).
-
-%% The same as binaries of <<Number:32, ...>>, ascending over all of them, none empty.
--spec followers_packed(user_number()) -> [binary()].
-followers_packed(Subject) ->
-    halley_pages_table:slices(halley_followers, Subject).
-
-%% Whether a user follows a subject, itself included.
--spec is_follower(user_number(), Subject :: user_number()) -> boolean().
-is_follower(User, User) -> true;
-is_follower(User, Subject) ->
-    halley_pages_table:take(halley_followers, Subject, User - 1, 1) =:= [User].
-
-%% The numbers of those whom a user follows behind `After', ascending, at most so many.
--spec take_following(user_number(), After :: user_number(), pos_integer()) -> [user_number()].
-take_following(User, After, Limit) ->
-    halley_pages_table:take(halley_following, User, After, Limit).
 
 %% A page of a subject's followers, and after which to go on. The order is that of user numbers,
 %% which is that of the first appearance, and never changes.

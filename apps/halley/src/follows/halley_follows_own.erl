@@ -18,7 +18,7 @@ page(User, After, Limit) ->
             {[], done};
         Number ->
             From = number(Number, After),
-            cut(halley_follows:take_following(Number, From, Limit + 1), Limit)
+            cut(halley_follows_graph:take_following(Number, From, Limit + 1), Limit)
     end.
 
 cut(Numbers, Limit) when length(Numbers) > Limit ->
@@ -35,7 +35,7 @@ number(User, After) ->
     case halley_ids:lookup(After) of
         undefined -> 0;
         Number ->
-            case halley_follows:take_following(User, Number - 1, 1) of
+            case halley_follows_graph:take_following(User, Number - 1, 1) of
                 [Number] -> Number;
                 _ -> 0
             end

@@ -6,10 +6,15 @@
 %% its reservation; reservations are forgotten when the owner's mailbox is empty.
 -module(halley_follows_request).
 
--export([new/0, refusing/0, failure/1, change/3, without/2, numbers_of/1]).
+-export([new/0, refusing/0, failure/1, change/4, without/2, numbers_of/1]).
 -export([released/1, released_all/0]).
 
+-export_type([history/0]).
+
 -include("halley_follows.hrl").
+
+%% Whether the history gets records of the changes by this call, or its caller has seen to that.
+-type history() :: to_record | recorded.
 
 %% Pairs that wait for the owner.
 -define(QUEUED, 1).
@@ -39,31 +44,31 @@ failure(Refusal) -> {store_failed, Refusal}.
 %% parallel with that of others.
 %% `Epoch' is that from before the ids' numbers were looked up. `stale': a number was given back
 %% since, and they have to be looked up again; nothing was changed.
--spec change(halley_pages:operation(), [halley_pages:key()], Epoch :: integer()) ->
+-spec change(halley_pages:operation(), [halley_pages:key()], Epoch :: integer(), history()) ->
     {ok, non_neg_integer(), Refused :: [halley_pages:key()]}
     | {error, halley_follows:failure() | stale}.
-change(Operation, Keys, Epoch) ->
+change(Operation, Keys, Epoch, History) ->
     Following = lists:usort(Keys),
     Most = halley_follows_bound:most(Following),
     Packed = halley_pages:pack(Following),
     case refused(Operation, Packed, Most) of
-        [] -> change(Operation, Following, Packed, Most, Epoch);
+        [] -> change(Operation, Following, Packed, Most, Epoch, History);
         Refused ->
-            case change(Operation, lists:subtract(Following, Refused), Epoch) of
+            case change(Operation, lists:subtract(Following, Refused), Epoch, History) of
                 {ok, N, More} -> {ok, N, Refused ++ More};
                 {error, _} = Error -> Error
             end
     end.
 
-change(_, [], _, _, _) -> {ok, 0, []};
-change(Operation, Following, Packed, Most, Epoch) ->
+change(_, [], _, _, _, _) -> {ok, 0, []};
+change(Operation, Following, Packed, Most, Epoch, History) ->
     Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
     Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
                      following = Packed, followers = halley_pages:pack(Followers),
                      numbers = new_numbers(Operation, Following), epoch = Epoch},
     case reserve(Change#change.pairs) of
         true ->
-            case recorded(Operation, Following) of
+            case recorded(History, Operation, Following) of
                 ok ->
                     call(Change);
                 {error, Reason} ->
@@ -75,8 +80,9 @@ change(Operation, Following, Packed, Most, Epoch) ->
             {error, overloaded}
     end.
 
-recorded(add, Following) -> written(halley_follows_since:record(Following));
-recorded(remove, Following) -> written(halley_unfollows:record(Following)).
+recorded(recorded, _, _) -> ok;
+recorded(to_record, add, Following) -> written(halley_follows_since:record(Following));
+recorded(to_record, remove, Following) -> written(halley_unfollows:record(Following)).
 
 written({error, history_failed}) -> {error, {store_failed, history_failed}};
 written(Recorded) -> Recorded.

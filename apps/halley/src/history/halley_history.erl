@@ -18,12 +18,13 @@
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, reached/2, mark_reached/1]).
 -export([heads/0, written/0, floor/0, store/0]).
 -export([notify/1, await/2]).
--export([refusing/0, refusing/1, append/3, claim/2, shard_started/1, unfollowed/1, followed/2]).
+-export([refusing/0, refusing/1, append/3, claim/2, shard_started/1]).
+-export([unfollowed/1, followed/2, placed/2]).
 -export([drawn/0, forget/1, forgotten/1, kept/1, room_to_keep/3]).
 -export([is_empty/0, has_private/1, has_joint/1, joint/1, name/1]).
 -export([find/1, stretch/4, back/5, has_events/1, changes/2, changes/4, changes_of/2, seqs/3,
          bytes/2, info/0, damaged/0]).
--export_type([seq/0, vector/0, about/0, entry/0, reply/0, answer/0, info/0, range/0]).
+-export_type([seq/0, vector/0, about/0, entry/0, reply/0, answer/0, info/0, range/0, placed/0]).
 
 -type seq() :: halley_history_atomics:seq().
 -type vector() :: halley_history_atomics:vector().
@@ -42,6 +43,8 @@
 -type answer() :: {Tag :: integer(), term()}.
 %% Seqs of which some can't be read back, and the times of the events around them.
 -type range() :: {FromSeq :: seq(), ToSeq :: seq(), FromMs :: integer(), ToMs :: integer()}.
+%% A change of follows with its place in the order of several brains.
+-type placed() :: {follow | unfollow, seq(), {UserId :: binary(), SubjectId :: binary()}}.
 -type info() :: #{store := non_neg_integer(), floor := seq(),
                   floor_at := integer(),           % of the last event that is gone; 0: none is
                   oldest_at := integer() | none,   % of the oldest event that is retained
@@ -174,6 +177,17 @@ unfollowed(Pairs) -> halley_history_log:changed(unfollow, Pairs).
 -spec followed([{UserId :: binary(), SubjectId :: binary()}], From :: seq()) ->
     ok | {error, disk_full | history_failed | data_dir_moved}.
 followed(Pairs, From) -> halley_history_log:changed({follow, From}, Pairs).
+
+%% In place of both, where the order is another process's: what is written then draws no seq, and
+%% what the history has already isn't written again. The changes are in the order of their places,
+%% above those of any change before. A follow doesn't count for what is below its place. A user that
+%% follows itself from a place on is forgotten up to there.
+%%
+%% Returns when they are on disk. With an error a part of them may be, and the caller tries again
+%% before it goes on in the log.
+-spec placed([placed()], AtMs :: integer()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+placed(Changes, AtMs) -> halley_history_log:changed({placed, AtMs}, Changes).
 
 %% What was published about a user, or to it alone, is shown to nobody from now on; returns when
 %% that is on disk. The log itself has it until retention takes it. To be called after the user's

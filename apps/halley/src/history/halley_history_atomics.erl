@@ -7,8 +7,8 @@
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
 -module(halley_history_atomics).
 
--export([new/0, draw/0, draw/2, has_room/0, mark/1, reached/2, heads/0, written/0, written/2]).
--export([all_written/0]).
+-export([new/0, draw/0, draw/2, has_room/0, mark/1, reached/2, passed/1]).
+-export([heads/0, written/0, written/2, all_written/0]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
 -export_type([word/0, seq/0, vector/0, refusing/0]).
@@ -91,9 +91,14 @@ mark(Shard) ->
 %% isn't there yet. Only the shard itself may call it.
 -spec reached(halley_shards:index(), seq()) -> ok.
 reached(Shard, Seq) ->
+    ok = passed(Seq),
+    atomics:put(ref(), ?HEADS + Shard, Seq).
+
+%% The counter is at least here: another brain may have drawn it.
+-spec passed(seq()) -> ok.
+passed(Seq) ->
     Ref = ref(),
-    ok = raise(Ref, place(counter), Seq, atomics:get(Ref, place(counter))),
-    atomics:put(Ref, ?HEADS + Shard, Seq).
+    raise(Ref, place(counter), Seq, atomics:get(Ref, place(counter))).
 
 raise(_, _, Seq, Before) when Before >= Seq ->
     ok;

@@ -145,10 +145,18 @@ undo(Packed, IsSound, Disk = #disk{file = File, current = #{bytes := Position}})
             case sync(Disk#disk{dirty = true}) of
                 {ok, Synced} when IsSound -> Synced;
                 {ok, Synced} -> leave(Synced);
-                {error, _, Left} -> lose(halley_history_group:range(Packed), Left)
+                {error, _, Left} -> lose_new(Packed, Left)
             end;
         {error, _} ->
-            lose(halley_history_group:range(Packed), abandon(Disk))
+            lose_new(Packed, abandon(Disk))
+    end.
+
+%% A kept value that is written again with its own seq is in the files already.
+lose_new(Packed, Disk = #disk{highest = Highest}) ->
+    case [One || #packed{kind = Kind, seq = Seq} = One <- Packed,
+                 Kind =/= kept orelse Seq > Highest] of
+        [] -> Disk;
+        New -> lose(halley_history_group:range(New), Disk)
     end.
 
 told(Disk = #disk{lost = Lost, telling = Telling}) ->

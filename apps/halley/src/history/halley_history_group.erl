@@ -16,10 +16,12 @@
 -type item() :: {append, halley_shards:index(), [halley_history_disk:packed()],
                  Bytes :: pos_integer(), [halley_history:reply()]}
               | {mark, halley_shards:index(), halley_history:seq()}
-              | {changed, change(), [{UserId :: binary(), SubjectId :: binary()}],
+              | {changed, change(), [{UserId :: binary(), SubjectId :: binary()}]
+                                    | [halley_history:placed()],
                  Bytes :: pos_integer(), reference()}.
-%% A follow has the seq up to which it doesn't count.
--type change() :: unfollow | {follow, From :: halley_history:seq()}.
+%% A follow has the seq up to which it doesn't count. Changes of a log that all brains share have
+%% their places, and the time of these.
+-type change() :: unfollow | {follow, From :: halley_history:seq()} | {placed, AtMs :: integer()}.
 %% The latest item first; their bytes; how many wait for them.
 -type group() :: {[item()], non_neg_integer(), non_neg_integer()}.
 

@@ -52,6 +52,8 @@
 -record(state, {disk :: halley_history_disk:disk(),
                 refusing = false :: halley_history_atomics:refusing(),
                 probed_ms = 0 :: integer(),
+                %% Whether seqs are drawn here, or in a log of several brains (`halley_order').
+                draws :: boolean(),
                 crowd = 0 :: non_neg_integer()}).   % who waited for the last group
 
 -spec start_link() -> gen_server:start_ret().
@@ -100,7 +102,7 @@ send(Item, Bytes) ->
     ok.
 
 %% Waits for each portion before the next is sent, so that many changes don't fill the queue.
--spec changed(halley_history_group:change(), [{binary(), binary()}]) ->
+-spec changed(halley_history_group:change(), [{binary(), binary()}] | [halley_history:placed()]) ->
     ok | {error, disk_full | history_failed | data_dir_moved}.
 changed(_, []) ->
     ok;
@@ -122,9 +124,12 @@ shard_started(Shard) ->
 -spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
     process_flag(trap_exit, true),
+    Draws = application:get_env(halley, order, own) =:= own,
     case halley_history_disk:open(halley_history_home:directory()) of
-        {ok, Disk} -> {ok, started(#state{disk = Disk})};
-        {error, Reason, Disk} -> {ok, started(failed(Reason, #state{disk = Disk}))};
+        {ok, Disk} ->
+            {ok, started(#state{disk = Disk, draws = Draws})};
+        {error, Reason, Disk} ->
+            {ok, started(failed(Reason, #state{disk = Disk, draws = Draws}))};
         {error, Line} -> {stop, Line}
     end.
 
@@ -238,7 +243,7 @@ drawable(Items, State = #state{refusing = false}) ->
     {Items, State};
 drawable(Items, State = #state{disk = Disk}) ->
     Counter = halley_history_atomics:get(counter),
-    {Changes, Others} = lists:partition(fun(Item) -> element(1, Item) =:= changed end, Items),
+    {Changes, Others} = lists:partition(fun is_to_be_drawn/1, Items),
     Needed = lists:sum([length(Pairs) || {changed, _, Pairs, _, _} <- Changes]),
     case Needed > halley_history_atomics:get(reserved) - Counter of
         true ->
@@ -254,19 +259,29 @@ drawable(Items, State = #state{disk = Disk}) ->
             {Items, State}
     end.
 
+is_to_be_drawn({changed, {placed, _}, _, _, _}) -> false;
+is_to_be_drawn(Item) -> element(1, Item) =:= changed.
+
 %% What `send/2' counted.
 queued({mark, _, _}) -> 0;
 queued(Item) -> halley_history_group:bytes(Item).
 
 packed({append, _, Packed, _, _}) -> Packed;
 packed({mark, _, _}) -> [];
+packed({changed, {placed, At}, Placed, _, _}) ->
+    lists:append([pack_placed(Change, At) || Change <- Placed]);
 packed({changed, Change, Pairs, _, _}) ->
-    Store = halley_history_atomics:get(store),
     At = halley_clock:wall_ms(),
-    [pack_change(Change, Store, At, Pair) || Pair <- Pairs].
+    [pack_change(Change, halley_history_atomics:draw(), At, Pair) || Pair <- Pairs].
 
-pack_change(Change, Store, At, {User, Subject}) ->
-    Seq = halley_history_atomics:draw(),
+%% An entry that is linked into a chain twice would be a ring.
+pack_placed({Kind, Seq, Pair}, At) ->
+    ok = halley_history_atomics:passed(Seq),
+    Change = case Kind of follow -> {follow, Seq - 1}; unfollow -> unfollow end,
+    [pack_change(Change, Seq, At, Pair) || halley_history_index:where(Seq) =:= none].
+
+pack_change(Change, Seq, At, {User, Subject}) ->
+    Store = halley_history_atomics:get(store),
     Shard = halley_shards:of_subject(User),
     {Kind, {Record, Bytes}} = case Change of
         {follow, From} ->
@@ -383,9 +398,9 @@ write_kept_again(State = #state{disk = Disk, refusing = false}) ->
 write_kept_again(State) ->
     State.
 
-kept_again(Values, State = #state{disk = Disk}) ->
+kept_again(Values, State = #state{disk = Disk, draws = Draws}) ->
     At = halley_clock:wall_ms(),
-    Packed = [pack_kept(At, Value) || Value <- Values],
+    Packed = [pack_kept(seq_again(Draws, Seq), At, Value) || {_, Seq, _} = Value <- Values],
     Written = case halley_history_disk:write(Packed, true, Disk) of
         {ok, Before} -> halley_history_disk:sync(Before);
         Failed -> Failed
@@ -401,8 +416,11 @@ kept_again(Values, State = #state{disk = Disk}) ->
             failed(Reason, State#state{disk = Left})
     end.
 
-pack_kept(At, {Subject, _, Body}) ->
-    Seq = halley_history_atomics:draw(),
+%% A seq that is drawn here would be another event's there: then the record keeps that of its event.
+seq_again(true, _) -> halley_history_atomics:draw();
+seq_again(false, Seq) -> Seq.
+
+pack_kept(Seq, At, {Subject, _, Body}) ->
     {Record, Bytes} = halley_history_record:kept(halley_history_atomics:get(store), Seq, At, Body),
     #packed{kind = kept, shard = halley_shards:of_subject(Subject), seq = Seq, at = At, id = <<>>,
             subject = Subject, bytes = Bytes, record = Record}.

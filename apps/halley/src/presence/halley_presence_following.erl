@@ -135,7 +135,7 @@ name(User) ->
     end.
 
 words(User) ->
-    Packed = halley_follows:followers_packed(User),
+    Packed = halley_follows_graph:followers_packed(User),
     case iolist_size(Packed) > 4 * halley_limits:get(presence_listed_max) of
         true ->
             [];
@@ -169,7 +169,7 @@ state(Word, Said, Following) -> state(Word, halley_subscriptions:user(Word), Sai
 state(Word, User, Said, #following{online = Online}) when is_integer(User) ->
     View = halley_presence_views:of_session(Word),
     Max = halley_limits:get(presence_listed_max),
-    Users = [{Number, Name} || Number <- halley_follows:take_following(User, 0, Max),
+    Users = [{Number, Name} || Number <- halley_follows_graph:take_following(User, 0, Max),
                                get(Number, Online), Name <- [name(Number)], Name =/= none,
                                View =/= none, halley_presence_views:allows(View, Name)],
     Many = length(Users),

@@ -58,7 +58,7 @@ following(Number, From, Limit, May) ->
     look(Number, From, {Limit, ?LOOKED_AT_MAX, May}, []).
 
 look(Number, From, {Limit, Left, May}, Found) ->
-    Taken = halley_follows:take_following(Number, From, min(?TAKEN, Left)),
+    Taken = halley_follows_graph:take_following(Number, From, min(?TAKEN, Left)),
     Visible = lists:filter(May, Taken),
     {Online, Room} = among(Visible, Limit, halley_directory_atomics:chunks(), []),
     case {Room, Taken} of
@@ -75,7 +75,7 @@ look(Number, From, {Limit, Left, May}, Found) ->
 
 %% Whether anything is left behind the last one.
 more(Number, Last, Found) ->
-    case halley_follows:take_following(Number, Last, 1) of
+    case halley_follows_graph:take_following(Number, Last, 1) of
         [] -> {names(Found, []), done};
         [_] -> {names(Found, []), halley_ids:name(Last)}
     end.
@@ -161,7 +161,7 @@ users(Subject) ->
     {lists:umerge(Following, lists:usort(Users)), length([nobody || nobody <- Others])}.
 
 followers(Number, Chunks) ->
-    lists:reverse(halley_follows:fold_followers(fun(User, Online) ->
+    lists:reverse(halley_follows_graph:fold_followers(fun(User, Online) ->
         case halley_directory:lookup(Chunks, User) of
             0 -> Online;
             _ -> [User | Online]

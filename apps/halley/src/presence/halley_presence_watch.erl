@@ -65,16 +65,16 @@ by_follow(User, Watched) ->
 
 %% The shorter way: over the subjects, or over what the user follows.
 followed(User, Watched) ->
-    case halley_pages_table:count(halley_following, User) > map_size(Watched) of
+    case halley_follows_graph:count_following(User) > map_size(Watched) of
         true -> [S || S <- maps:keys(Watched), is_follower(User, halley_ids:lookup(S))];
         false -> followed(User, 0, Watched)
     end.
 
 is_follower(_, undefined) -> false;
-is_follower(User, Subject) -> halley_follows:is_follower(User, Subject).
+is_follower(User, Subject) -> halley_follows_graph:is_follower(User, Subject).
 
 followed(User, After, Watched) ->
-    Taken = halley_follows:take_following(User, After, ?TAKEN),
+    Taken = halley_follows_graph:take_following(User, After, ?TAKEN),
     Found = [Name || Subject <- Taken, Name <- [halley_ids:name(Subject)],
                      is_map_key(Name, Watched)],
     case length(Taken) of

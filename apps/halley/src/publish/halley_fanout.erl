@@ -37,7 +37,7 @@ receivers(undefined) ->
     [];
 receivers(Subject) ->
     Chunks = halley_directory_atomics:chunks(),
-    Slices = halley_follows:followers_packed(Subject),
+    Slices = halley_follows_graph:followers_packed(Subject),
     ok = halley_groups:crowd(Subject, iolist_size(Slices) div 4),
     Own = found(halley_directory:lookup(Chunks, Subject), []),
     sorted(lists:foldl(fun(Slice, Acc) -> add_all(Slice, Chunks, Acc) end, Own, Slices)).
@@ -75,7 +75,7 @@ receivers(Subject, There) ->
         Number ->
             Chunks = halley_directory_atomics:chunks(),
             Add = fun(User, Acc) -> add_at(There, halley_directory:lookup(Chunks, User), Acc) end,
-            sorted(halley_follows:fold_followers(Add, Add(Number, []), Number))
+            sorted(halley_follows_graph:fold_followers(Add, Add(Number, []), Number))
     end.
 
 %% The sessions that a user has there.
@@ -113,7 +113,7 @@ beyond(UpTo, Subject, Chunks, Acc) ->
     Add = fun(User, A) when User > UpTo -> found(halley_directory:lookup(Chunks, User), A);
              (_, A) -> A
           end,
-    halley_follows:fold_followers(Add, Acc, Subject).
+    halley_follows_graph:fold_followers(Add, Acc, Subject).
 
 add_at(Slots, Word, Acc) when is_integer(Word), is_map_key(Word bsr ?CONN_BITS, Slots) ->
     [Word | Acc];

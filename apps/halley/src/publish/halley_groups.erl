@@ -77,14 +77,14 @@ ended(User) ->
 groups_of(User) ->
     case halley_groups_table:size() of
         0 -> [];
-        _ -> groups_of(User, halley_pages_table:take(halley_following, User, -1, ?FOLLOWING_MAX))
+        _ -> groups_of(User, halley_follows_graph:take_following(User, -1, ?FOLLOWING_MAX))
     end.
 
 groups_of(User, Following) when length(Following) < ?FOLLOWING_MAX ->
     lists:flatmap(fun halley_groups_table:lookup/1, [User | Following]);
 groups_of(User, _) ->
     [Row || {Subject, _, _} = Row <- halley_groups_table:list(),
-            halley_follows:is_follower(User, Subject)].
+            halley_follows_graph:is_follower(User, Subject)].
 
 %% These pairs <<Subject:32, User:32, ...>> were added or removed, in both directions.
 -spec followed(halley_pages:packed()) -> ok.
@@ -232,7 +232,7 @@ links_have_room() ->
 -spec followers(Subject :: user_number(), After :: -1 | user_number()) ->
     {user_number() | all, [{user_number(), halley_groups_members:found()}]}.
 followers(Subject, After) ->
-    Users = halley_pages_table:take(halley_followers, Subject, After, ?PORTION),
+    Users = halley_follows_graph:take_followers(Subject, After, ?PORTION),
     Chunks = halley_directory_atomics:chunks(),
     Found = [{User, Sessions} || User <- Users,
                                  Sessions <- [halley_directory:lookup(Chunks, User)],
@@ -304,7 +304,7 @@ census(#state{changes = Before, groups = Groups} = State) ->
         Now ->
             Subjects = lists:usort(maps:keys(Groups) ++ large()),
             lists:foldl(fun(Subject, S) ->
-                weigh(Subject, halley_pages_table:count(halley_followers, Subject), S)
+                weigh(Subject, halley_follows_graph:count_followers(Subject), S)
             end, State#state{changes = Now}, Subjects)
     end.
 
@@ -316,5 +316,5 @@ large() ->
     PerPage = halley_pages:page_bytes_max() div 4,
     case halley_limits:get(group_followers_min) div PerPage - 1 of
         Fences when Fences < 1 -> [];
-        Fences -> halley_pages_table:spread(halley_followers, Fences)
+        Fences -> halley_follows_graph:spread_followers(Fences)
     end.

@@ -139,7 +139,7 @@ settle(Subject, Users, #group{up_to = UpTo} = Group) ->
     {Here, Beyond} = lists:partition(fun(User) ->
         User =:= Subject orelse is_within(User, -1, UpTo)
     end, Users),
-    Truths = [{User, halley_follows:is_follower(User, Subject),
+    Truths = [{User, halley_follows_graph:is_follower(User, Subject),
                halley_directory:lookup(Chunks, User)} || User <- Here],
     tell(Subject, Truths, touch(Beyond, Group)).
 

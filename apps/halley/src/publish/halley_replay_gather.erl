@@ -180,7 +180,7 @@ is_current(Follows, User) -> Follows =:= all_follows(User).
 all_follows(User) ->
     case halley_ids:lookup(User) of
         undefined -> [];
-        Number -> halley_pages_table:slices(halley_following, Number)
+        Number -> halley_follows_graph:following_packed(Number)
     end.
 
 %% Those of the candidates, ascending, that are above a vector.
@@ -279,7 +279,7 @@ done(Candidates, #gather{bound = Bound} = Gather, Reader) ->
 follows(User, After) ->
     case halley_ids:lookup(User) of
         undefined -> [];
-        Number -> halley_pages_table:take(halley_following, Number, After, ?PAGE)
+        Number -> halley_follows_graph:take_following(Number, After, ?PAGE)
     end.
 
 %% --- events in between ---------------------------------------------------------------------------
@@ -323,7 +323,7 @@ walked([Seq | Seqs], Number, #gather{user = User, vector = Vector, up_to = UpTo}
     end.
 
 is_following(User, Subject) when is_integer(User), is_integer(Subject) ->
-    halley_pages_table:is_member(halley_following, User, Subject);
+    halley_follows_graph:is_following(User, Subject);
 is_following(_, _) ->
     false.
 

@@ -32,8 +32,9 @@
 %% Where `halley_order' names another process, that one draws the order, of the events of several
 %% brains. It sends the shard what it has ordered (`halley_order:committed/5'): a shard then draws
 %% nothing and claims no id, and its head moves to the end of each group, whether that has events of
-%% the shard or not. Its marks say how far it is, and never move its head: a head that moves to the
-%% counter would pass events that are still on their way to this shard.
+%% the shard or not, and the log learns of it at once: a process that waits until all up to a group
+%% is indexed waits for no timer. Its marks say how far it is, and never move its head: a head that
+%% moves to the counter would pass events that are still on their way to this shard.
 %%
 %% It checks nothing: `halley_router' did. Its state can be made anew, so a killed shard loses only
 %% the events that waited for it, and their publishers get an error. Its messages may be overtaken
@@ -191,7 +192,12 @@ committed(Last, AtMs, Orderer, Placed, State = #state{shard = Shard}) ->
     end, {#turn{}, State}, Placed),
     Known = [Answer || {Tag, _} = Answer <- Answers, Tag =/= none],
     ok = ended(Turn#turn{replies = [none], now = [{posts, Orderer, Known} || Known =/= []]}, Shard),
+    _ = is_at(Last, Turn#turn.entries) orelse halley_history:mark_reached(Shard),
     Next#state{top = halley_top:note(Turn#turn.entries, Top)}.
+
+%% The log raises the shard's written head to the last entry by itself.
+is_at(Last, [#{seq := Last} | _]) -> true;
+is_at(_, _) -> false.
 
 also(Job, Room) -> [Job | waiting(Room - events(Job))].
 

@@ -197,7 +197,7 @@ follows(undefined, _) ->
 follows(Number, Subject) ->
     case halley_ids:lookup(Subject) of
         undefined -> false;
-        S -> halley_pages_table:take(halley_following, Number, S - 1, 1) =:= [S]
+        S -> halley_follows_graph:is_following(Number, S)
     end.
 
 %% What the shard has sent has passed, unless the link was left to the history.

@@ -213,7 +213,7 @@ recovered(Dir) ->
     case halley_store_recovery:recover(Dir) of
         {ok, _} ->
             Ids = halley_ids_pages:fold(fun(Ids, _, N) -> N + length(Ids) end, 0),
-            {ok, #{ids => Ids, follows => halley_pages_table:size(halley_following)}};
+            {ok, #{ids => Ids, follows => halley_follows_graph:size()}};
         {error, _} = Error ->
             Error
     end.
