@@ -13,6 +13,12 @@ kept_test_() ->
      [{timeout, 120, {Title, fun() -> ?H:silently(fun() -> ?H:with(?SMALL, Fun) end) end}}
       || {Title, Fun} <- cases()]}.
 
+%% A seq that is drawn for it would be another event's.
+placed_test_() ->
+    {"where the log of several brains draws, it keeps its seq", {timeout, 120, fun() ->
+        ?H:silently(fun() -> ?H:with([{order, elsewhere} | ?SMALL], fun placed/0) end)
+    end}}.
+
 cases() ->
     [{"the latest of each subject, and what ends it", fun latest/0},
      {"beyond the retention, again and again", fun beyond_retention/0},
@@ -83,6 +89,27 @@ beyond_retention() ->
     %% No chain leads to what is written again.
     UpTo = element(halley_shards:of_subject(<<"a">>), halley_history:written()),
     ?assertEqual([], ?H:chain(<<"a">>, halley_history:floor(), UpTo)).
+
+placed() ->
+    Seq = keep(<<"a">>, <<"1">>),
+    Noise = noise_beyond(Seq + 40, []),
+    ?assertEqual(lists:seq(Seq + 1, Seq + length(Noise)), lists:reverse(Noise)),
+    ?assert(halley_history:floor() > Seq),
+    ?assertMatch({ok, #{seq := Seq}}, halley_history:kept(<<"a">>)),
+    ?H:restart(),
+    ?assertMatch({ok, #{seq := Seq}}, halley_history:kept(<<"a">>)),
+    keep(<<"a">>, <<"2">>),
+    ?H:restart(),
+    ?assertEqual(2, value(<<"a">>)),
+    ?assertEqual([], maps:get(damaged, halley_history:info())).
+
+noise_beyond(Floor, Seqs) ->
+    case halley_history:floor() >= Floor of
+        true -> Seqs;
+        false ->
+            {ok, Seq} = ?H:publish(<<"noise">>, filler()),
+            noise_beyond(Floor, [Seq | Seqs])
+    end.
 
 killed() ->
     Subjects = [<<"s", (integer_to_binary(N))/binary>> || N <- lists:seq(1, 20)],

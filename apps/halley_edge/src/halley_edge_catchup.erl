@@ -38,7 +38,7 @@ begins(0, _, _, _, _) ->
 begins(_, <<>>, _, Heads, NowMs) ->
     {from, NowMs div 1000, Heads};
 begins(_, Cursor, Store, Heads, NowMs) ->
-    case halley_cursor:decode(Cursor) of
+    case halley_history:cursor(Cursor) of
         {ok, #{store := Store, at := Seconds, vector := Vector}} ->
             %% Nobody was given what was never drawn.
             case halley_vector:is_reached(Vector, Heads) of

@@ -15,7 +15,7 @@
 %% in the history already is not written again.
 -module(halley_follows_applied).
 
--export([change/3, forget/1]).
+-export([change/3, forget/1, forget_all/0]).
 -export_type([change/0, failure/0]).
 
 -type id() :: halley_id:id().
@@ -105,4 +105,20 @@ forget(Pairs) ->
     case halley_follows:recorded(remove, Pairs) of
         {ok, Removed, _, Errors} -> {ok, #{removed => Removed, errors => Errors}};
         {error, _} = Error -> Error
+    end.
+
+%% Ends all follows, without a record, as the history is to be emptied as well.
+-spec forget_all() -> ok | {error, halley_follows:failure()}.
+forget_all() ->
+    Epoch = halley_follows_owner:epoch(),
+    case halley_pages_table:first(halley_following) of
+        <<>> ->
+            ok;
+        Pairs ->
+            Keys = [Key || <<Key:64>> <= Pairs],
+            case halley_follows_request:change(remove, Keys, Epoch, recorded) of
+                {ok, _, []} -> forget_all();
+                {error, stale} -> forget_all();
+                {error, _} = Error -> Error
+            end
     end.

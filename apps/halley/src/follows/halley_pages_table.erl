@@ -14,7 +14,8 @@
 -module(halley_pages_table).
 
 -export([new/1, change/3, rows/3, load/2, trim/1]).
--export([fold/4, slices/2, count/2, take/4, is_member/3, page_end/2, spread/2, pairs/1, size/1]).
+-export([fold/4, slices/2, count/2, take/4, is_member/3, page_end/2, spread/2]).
+-export([first/1, pairs/1, size/1]).
 
 -type table() :: atom().
 
@@ -250,6 +251,14 @@ spread(Table, Min, Fence, A, N, Found) ->
 -spec pairs(table()) -> halley_pages:packed().
 pairs(Table) ->
     iolist_to_binary([halley_pages:pairs(Page) || {_, Page} <- ets:tab2list(Table)]).
+
+%% The pairs of the first page, packed.
+-spec first(table()) -> halley_pages:packed().
+first(Table) ->
+    case ets:first(Table) of
+        '$end_of_table' -> <<>>;
+        Fence -> halley_pages:pairs(page(Table, Fence))
+    end.
 
 %% How many pairs there are.
 -spec size(table()) -> non_neg_integer().

@@ -16,7 +16,7 @@
 -module(halley_history).
 
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, reached/2, mark_reached/1]).
--export([heads/0, written/0, floor/0, store/0]).
+-export([heads/0, written/0, floor/0, store/0, cursor/1, adopt/2, wipe/2]).
 -export([notify/1, await/2]).
 -export([refusing/0, refusing/1, append/3, claim/2, shard_started/1]).
 -export([unfollowed/1, followed/2, placed/2]).
@@ -57,7 +57,7 @@
 %% Makes the tables. The caller, a supervisor, owns them.
 -spec new() -> ok.
 new() ->
-    ok = halley_history_atomics:new(),
+    ok = halley_history_atomics:new(0),
     ok = halley_history_index:new(),
     ok = halley_history_forgotten:new(),
     ok = halley_history_kept:new(),
@@ -122,6 +122,24 @@ floor() -> halley_history_atomics:get(floor).
 %% Names this store: its seqs mean nothing in another.
 -spec store() -> 0..16#FFFFFFFF.
 store() -> halley_history_atomics:get(store).
+
+%% A cursor, as `halley_cursor:decode/1' gives it; one of a store that this one goes on from is as
+%% one of this store, up to where that one ended (`halley_history_epochs').
+-spec cursor(halley_cursor:token()) ->
+    {ok, #{store := halley_cursor:store(), at := non_neg_integer(), vector := vector()}} | error.
+cursor(Token) -> halley_history_epochs:cursor(Token).
+
+%% The same events go on under another store id behind `End', as a log of several brains has it.
+%% Nothing above `End' may be here. For `halley_order:adopt/2'.
+-spec adopt(halley_cursor:store(), End :: seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+adopt(Store, End) -> halley_history_log:adopt(Store, End).
+
+%% Forgets all events and records, and goes on empty, as this store behind this seq. What is older
+%% in a cursor of it is a gap. For `halley_order:wipe/2'.
+-spec wipe(halley_cursor:store(), Before :: seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+wipe(Store, Before) -> halley_history_log:wipe(Store, Before).
 
 %% Whether the written heads have reached a vector. If not, the calling process receives
 %% {history_written, Ref} once they have. They will: the heads of what can't be written rise, too.

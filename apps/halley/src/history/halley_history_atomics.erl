@@ -7,7 +7,7 @@
 %% only rise. No seq above `reserved' is ever drawn, and `reserved' is on disk before it is here.
 -module(halley_history_atomics).
 
--export([new/0, draw/0, draw/2, has_room/0, mark/1, reached/2, passed/1]).
+-export([new/1, draw/0, draw/2, has_room/0, mark/1, reached/2]).
 -export([heads/0, written/0, written/2, all_written/0]).
 -export([get/1, put/2, add/2, get_refusing/0, put_refusing/1]).
 -compile({no_auto_import, [get/1, put/2]}).
@@ -25,7 +25,8 @@
               | segment        % number of the segment that is written to
               | position       % its length as far as it is written
               | oldest_segment
-              | store
+              | store          % as cursors name it (`halley_history_epochs')
+              | segments_store % as the files name it
               | events         % in retention
               | bytes          % on disk
                | private        % the last seq of a private event that is indexed
@@ -36,15 +37,20 @@
 %% Why nothing may be published: there is no room; the disk fails; the folder isn't where it was.
 -type refusing() :: false | disk_full | failed | data_dir_moved.
 
+%% Behind it the heads, then the written heads.
 -define(HEADS, 18).
 -define(REFUSING, 13).
 %% A quarter of what is reserved at a time; it is renewed when half is left.
 -define(ROOM, 1048576).
 
-%% Everything is zero.
--spec new() -> ok.
-new() ->
-    persistent_term:put(?MODULE, atomics:new(?HEADS + 2 * halley_shards:count(), [])).
+%% Nothing was drawn above this seq, and nothing up to it is here. All else is zero.
+-spec new(seq()) -> ok.
+new(Seq) ->
+    Heads = [?HEADS + N || N <- lists:seq(1, 2 * halley_shards:count())],
+    Ref = atomics:new(lists:last(Heads), []),
+    lists:foreach(fun(Place) -> ok = atomics:put(Ref, Place, Seq) end,
+                  [place(counter), place(reserved), place(cut), place(floor) | Heads]),
+    persistent_term:put(?MODULE, Ref).
 
 ref() -> persistent_term:get(?MODULE).
 
@@ -88,17 +94,14 @@ mark(Shard) ->
     end.
 
 %% The shard's head moves to a seq that another brain may have drawn, and the counter as well, if it
-%% isn't there yet. Only the shard itself may call it.
--spec reached(halley_shards:index(), seq()) -> ok.
+%% isn't there yet. Only the shard itself may call it. `none': the seq is of what belongs to no
+%% shard's order.
+-spec reached(halley_shards:index() | none, seq()) -> ok.
 reached(Shard, Seq) ->
-    ok = passed(Seq),
-    atomics:put(ref(), ?HEADS + Shard, Seq).
-
-%% The counter is at least here: another brain may have drawn it.
--spec passed(seq()) -> ok.
-passed(Seq) ->
     Ref = ref(),
-    raise(Ref, place(counter), Seq, atomics:get(Ref, place(counter))).
+    ok = raise(Ref, place(counter), Seq, atomics:get(Ref, place(counter))),
+    Shard =:= none orelse atomics:put(Ref, ?HEADS + Shard, Seq),
+    ok.
 
 raise(_, _, Seq, Before) when Before >= Seq ->
     ok;
@@ -184,4 +187,5 @@ place(bytes) -> 12;
 place(private) -> 14;
 place(forgotten) -> 15;
 place(joint) -> 16;
-place(cut) -> 17.
+place(cut) -> 17;
+place(segments_store) -> 18.

@@ -16,7 +16,7 @@
 -module(halley_history_disk).
 
 -export([open/1, write/3, sync/1, is_dirty/1, tick/1, starve/1, probe/1, lose/2, close/1]).
--export([renew/1, leaving/1]).
+-export([renew/1, leaving/1, begin_anew/3]).
 -export_type([disk/0, packed/0, failure/0]).
 
 -include("halley_history.hrl").
@@ -61,9 +61,7 @@
 %% can be read, nothing may be drawn, and `probe/1' is to be tried.
 -spec open(file:name_all()) -> {ok, disk()} | failure() | {error, Line :: binary()}.
 open(Dir) ->
-    ok = halley_history_index:clear(),
-    ok = halley_history_forgotten:clear(),
-    ok = halley_history_kept:clear(),
+    ok = clear(),
     case halley_history_recovery:recover(Dir, ?RESERVED) of
         {ok, Recovered} ->
             case begun_anew(begin_segment(recovered(Dir, Recovered))) of
@@ -78,6 +76,11 @@ open(Dir) ->
             unwritable(Dir, Reason)
     end.
 
+clear() ->
+    ok = halley_history_index:clear(),
+    ok = halley_history_forgotten:clear(),
+    halley_history_kept:clear().
+
 unwritable(Dir, Reason) ->
     {error, unicode:characters_to_binary(
         io_lib:format("data.dir: the history cannot write in ~ts: ~ts",
@@ -86,7 +89,8 @@ unwritable(Dir, Reason) ->
 recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments := Segments,
                  number := Number, highest := Highest, damaged := Damaged, lost := Lost,
                  spare := Spare, stamps := Stamps}) ->
-    ok = halley_history_atomics:put(store, Store),
+    ok = halley_history_atomics:put(segments_store, Store),
+    ok = halley_history_atomics:put(store, halley_history_epochs:open(Dir, Store)),
     ok = halley_history_atomics:put(counter, Counter),
     ok = halley_history_atomics:put(reserved, Counter),
     ok = halley_history_atomics:put(events, halley_history_floor:sum(events, Segments)),
@@ -96,6 +100,26 @@ recovered(Dir, #{ledger := Ledger, store := Store, counter := Counter, segments 
           home = halley_history_home:find(Dir), current = halley_history_floor:last(Segments),
           highest = Highest, lost = Lost, spare = Spare,
           watch = halley_history_steps:start(Stamps)}.
+
+%% Forgets everything, on disk as well, and begins as this store behind this seq. Segments are
+%% numbered on, so no reader that has one open takes it for a new one. A brain that is killed
+%% meanwhile may find some of the old ones.
+-spec begin_anew(Store :: non_neg_integer(), Before :: non_neg_integer(), disk()) ->
+    {ok, disk()} | failure().
+begin_anew(Store, Before, Disk0) ->
+    Disk = #disk{dir = Dir, segments = Segments, ledger = Ledger} = leave(Disk0),
+    ok = halley_history_epochs:wipe(Dir),
+    ok = halley_history_atomics:new(Before),
+    _ = [ok = halley_history_atomics:put(Word, Store) || Word <- [segments_store, store]],
+    ok = clear(),
+    ok = halley_history_index:set_damaged([]),
+    _ = [halley_history_segment:delete(Dir, N)
+         || N <- Disk#disk.spare ++ [N || #{number := N} <- Segments]],
+    Empty = Disk#disk{store = Store, ledger = halley_history_ledger:name(Store, Ledger),
+                      current = halley_history_floor:last([]), segments = [], spare = [],
+                      highest = Before, placed = 0, ids = [], elsewhere = [], lost = [],
+                      telling = []},
+    begun_anew(begin_segment(Empty)).
 
 %% What the segment says is lost is on disk before the reservation, which is known from then on.
 begun_anew({ok, Disk}) -> reserve(floored(Disk), halley_history_atomics:get(counter));

@@ -31,7 +31,7 @@
 -module(halley_history_log).
 -behaviour(gen_server).
 
--export([start_link/0, append/3, mark/2, changed/2, shard_started/1]).
+-export([start_link/0, append/3, mark/2, changed/2, shard_started/1, adopt/2, wipe/2]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 
 -include_lib("kernel/include/logger.hrl").
@@ -64,7 +64,7 @@ start_link() ->
 
 -spec append(halley_shards:index(), [halley_history:entry()], [halley_history:reply(), ...]) -> ok.
 append(Shard, Entries, Replies) ->
-    Store = halley_history_atomics:get(store),
+    Store = halley_history_atomics:get(segments_store),
     IsSilent = lists:all(fun(Reply) -> Reply =:= none end, Replies),
     {Packed, Bytes} = lists:mapfoldl(fun(Entry, Sum) ->
         silent(IsSilent orelse is_map_key(ack, Entry), pack(Store, Shard, Entry, Sum))
@@ -121,6 +121,16 @@ changed(Change, Pairs) ->
 shard_started(Shard) ->
     gen_server:call(?MODULE, {shard_started, Shard}, infinity).
 
+-spec adopt(halley_cursor:store(), End :: halley_history:seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+adopt(Store, End) ->
+    gen_server:call(?MODULE, {adopt, Store, End}, infinity).
+
+-spec wipe(halley_cursor:store(), Before :: halley_history:seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+wipe(Store, Before) ->
+    gen_server:call(?MODULE, {wipe, Store, Before}, infinity).
+
 -spec init([]) -> {ok, #state{}} | {stop, term()}.
 init([]) ->
     process_flag(trap_exit, true),
@@ -143,11 +153,30 @@ started(State) ->
     tick(),
     State.
 
--spec handle_call({shard_started, halley_shards:index()}, gen_server:from(), #state{}) ->
-    {noreply, #state{}}.
+-spec handle_call({shard_started, halley_shards:index()}
+                  | {adopt | wipe, halley_cursor:store(), halley_history:seq()},
+                  gen_server:from(), #state{}) -> {noreply, #state{}} | {reply, term(), #state{}}.
 handle_call({shard_started, Shard}, From, State) ->
     ok = settle(Shard, element(Shard, halley_history_atomics:heads()), From, ?SETTLE_ROUNDS),
-    {noreply, State}.
+    {noreply, State};
+handle_call({adopt, Store, End}, _, State) ->
+    case halley_history_epochs:adopt(Store, End) of
+        ok -> {reply, ok, State};
+        {error, Reason} -> refuse_call(Reason, State)
+    end;
+handle_call({wipe, Store, Before}, _, State = #state{disk = Disk}) ->
+    lists:foreach(fun halley_history_pending_ids:shard_ended/1,
+                  lists:seq(1, halley_shards:count())),
+    case halley_history_disk:begin_anew(Store, Before, Disk) of
+        {ok, Begun} ->
+            ok = halley_history_atomics:put_refusing(State#state.refusing),
+            {reply, ok, State#state{disk = Begun}};
+        {error, Reason, Left} -> refuse_call(Reason, State#state{disk = Left})
+    end.
+
+refuse_call(Reason, State) ->
+    Failed = #state{refusing = Refusing} = failed(Reason, State),
+    {reply, {error, case Refusing of failed -> history_failed; _ -> Refusing end}, Failed}.
 
 %% Everything that was sent before this message was handled is in the mailbox before the next one
 %% of this process to itself is taken from it.
@@ -276,12 +305,12 @@ packed({changed, Change, Pairs, _, _}) ->
 
 %% An entry that is linked into a chain twice would be a ring.
 pack_placed({Kind, Seq, Pair}, At) ->
-    ok = halley_history_atomics:passed(Seq),
+    ok = halley_history_atomics:reached(none, Seq),
     Change = case Kind of follow -> {follow, Seq - 1}; unfollow -> unfollow end,
     [pack_change(Change, Seq, At, Pair) || halley_history_index:where(Seq) =:= none].
 
 pack_change(Change, Seq, At, {User, Subject}) ->
-    Store = halley_history_atomics:get(store),
+    Store = halley_history_atomics:get(segments_store),
     Shard = halley_shards:of_subject(User),
     {Kind, {Record, Bytes}} = case Change of
         {follow, From} ->
@@ -421,7 +450,8 @@ seq_again(true, _) -> halley_history_atomics:draw();
 seq_again(false, Seq) -> Seq.
 
 pack_kept(Seq, At, {Subject, _, Body}) ->
-    {Record, Bytes} = halley_history_record:kept(halley_history_atomics:get(store), Seq, At, Body),
+    Store = halley_history_atomics:get(segments_store),
+    {Record, Bytes} = halley_history_record:kept(Store, Seq, At, Body),
     #packed{kind = kept, shard = halley_shards:of_subject(Subject), seq = Seq, at = At, id = <<>>,
             subject = Subject, bytes = Bytes, record = Record}.
 

@@ -224,7 +224,7 @@ record(Segment, Offset, Reader) ->
     end.
 
 decode(Bytes) ->
-    halley_history_record:decode(halley_history_atomics:get(store), Bytes).
+    halley_history_record:decode(halley_history_atomics:get(segments_store), Bytes).
 
 decoded({ok, Body, _}, Reader) -> {Body, Reader};
 decoded(_, Reader) -> throw({failed, Reader}).

@@ -19,7 +19,7 @@
 -behaviour(gen_server).
 
 -export([new/0, start_link/1]).
--export([register_trunk/1, register_worker/2, end_worker/1]).
+-export([register_trunk/1, register_worker/2, end_worker/1, end_all/0]).
 -export([find/1, way/1, list/0, info/1]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
 -export_type([slot/0, link/0, info/0]).
@@ -81,6 +81,15 @@ register_worker(Way, Info) ->
 -spec end_worker(slot()) -> ok.
 end_worker(Slot) ->
     gen_server:call(?MODULE, {end_worker, Slot}, infinity).
+
+%% Ends all links: their edges dial again and send all of their sessions. Returns when no writer is
+%% left that had a place before.
+-spec end_all() -> ok.
+end_all() ->
+    Writers = [Writer || #link{slot = Way, way = Way, writer = Writer} <- ets:tab2list(?LINKS)],
+    Monitors = [monitor(process, Writer) || Writer <- Writers],
+    lists:foreach(fun(Writer) -> exit(Writer, kill) end, Writers),
+    lists:foreach(fun(Monitor) -> receive {'DOWN', Monitor, process, _, _} -> ok end end, Monitors).
 
 %% A slot's link, for as long as the caller is at some events. `gone': it has ended.
 -spec find(slot()) -> {ok, link()} | gone.

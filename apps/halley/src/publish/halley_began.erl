@@ -80,7 +80,7 @@ cursor(Token) ->
 
 cursor(As, Token) ->
     Store = halley_history:store(),
-    case halley_cursor:decode(Token) of
+    case halley_history:cursor(Token) of
         {ok, #{store := Store, vector := Vector}} -> {As, Vector};
         _ -> unreadable
     end.

@@ -12,7 +12,7 @@
 %% shards start. Until such a process runs, publishers get `unavailable', as for a shard that died.
 -module(halley_order).
 
--export([new/1, process/1, whose/0, committed/5]).
+-export([new/1, process/1, whose/0, committed/5, adopt/2, wipe/2]).
 -export_type([placed/0]).
 
 %% Registered names, by shard; one name may stand for several.
@@ -50,3 +50,49 @@ committed(Shard, Last, AtMs, Orderer, Placed) ->
     {_, _, Own} = persistent_term:get(?MODULE),
     element(Shard, Own) ! {committed, Last, AtMs, Orderer, Placed},
     ok.
+
+%% The log goes on under another store id, behind `End', and all that it had up to there stays.
+%% Events get ids of that store from the next group on. Cursors of the store before are good up to
+%% `End'. Links sync again, so no edge makes a cursor of that store with what comes behind it.
+%% Sessions stay.
+%%
+%% To be called by the process that sends the groups, when `End' is the end of the last one.
+-spec adopt(halley_cursor:store(), End :: halley_cursor:seq()) ->
+    ok | {error, disk_full | history_failed | data_dir_moved}.
+adopt(Store, End) ->
+    case halley_history:adopt(Store, End) of
+        ok -> named(Store);
+        {error, _} = Error -> Error
+    end.
+
+named(Store) ->
+    {other, _, Own} = persistent_term:get(?MODULE),
+    lists:foreach(fun(Name) -> Name ! {store, Store} end, tuple_to_list(Own)),
+    halley_links:end_all().
+
+%% Empties history and graph of a brain that has what the log has lost, or lacks what it dropped.
+%% They go on empty as this store behind `Before'. Sessions stay, and their links sync again: a
+%% client whose cursor isn't of what comes gets a gap.
+%%
+%% To be called by the process that sends the groups; it returns when that is done. After an error,
+%% or a kill, a part may be: it is to be called again.
+-spec wipe(halley_cursor:store(), Before :: halley_cursor:seq()) ->
+    ok | {error, halley_follows:failure() | history_failed}.
+wipe(Store, Before) ->
+    ok = idle(),
+    case halley_follows_applied:forget_all() of
+        ok ->
+            case halley_history:wipe(Store, Before) of
+                ok -> named(Store);
+                {error, _} = Error -> Error
+            end;
+        {error, _} = Error ->
+            Error
+    end.
+
+%% The shards have dealt with all groups that were sent, and the log with what came of them.
+idle() ->
+    {other, _, Own} = persistent_term:get(?MODULE),
+    lists:foreach(fun(Name) -> ok = gen_server:call(Name, settle, infinity) end,
+                  tuple_to_list(Own)),
+    halley_history:await(halley_history:heads(), infinity).

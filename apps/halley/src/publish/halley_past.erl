@@ -89,7 +89,7 @@ bound(_, none) ->
     {ok, none};
 bound(Name, Token) ->
     Store = halley_history:store(),
-    case halley_cursor:decode(Token) of
+    case halley_history:cursor(Token) of
         {ok, #{store := Store, vector := Vector} = Bound} ->
             case halley_vector:largest(Vector) > halley_history:drawn() of
                 true -> {error, {bad_cursor, Name, malformed}};

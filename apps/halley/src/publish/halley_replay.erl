@@ -122,7 +122,7 @@ new(User, Session, Token) ->
     end.
 
 since(Whose, Token, Lift) ->
-    case halley_cursor:decode(Token) of
+    case halley_history:cursor(Token) of
         {ok, #{store := Store, at := At, vector := Vector}} ->
             new(Whose, Store =:= halley_history:store(), At, Lift(Vector));
         error ->

@@ -10,7 +10,7 @@
     {ok, halley_cursor:vector()} | gap.
 stands_at(User, Token) ->
     Store = halley_history:store(),
-    case halley_cursor:decode(Token) of
+    case halley_history:cursor(Token) of
         {ok, #{store := Store, vector := Vector}} ->
             case halley_vector:largest(Vector) =< halley_history:drawn()
                      andalso halley_vector:smallest(Vector) >= oldest(User) of

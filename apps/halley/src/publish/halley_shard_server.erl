@@ -115,6 +115,8 @@ handle_info({posts, Publisher, Posts}, State) ->
     {noreply, turn({posts, Publisher, Posts}, State)};
 handle_info({committed, Last, AtMs, Orderer, Placed}, State) ->
     {noreply, committed(Last, AtMs, Orderer, Placed, State)};
+handle_info({store, Store}, State) ->
+    {noreply, State#state{id_prefix = halley_event:id_prefix(Store)}};
 handle_info(mark, State = #state{shard = Shard, marked = Marked, top = Top}) ->
     mark_later(),
     Shown = halley_top:show(Shard, Top),

@@ -50,8 +50,8 @@ caught_up(Slot, From, EventsMax) ->
 caught_up(Slot, From, UpTo, EventsMax, Former) ->
     Reader = halley_history_reader:new(),
     {Items, Next, What, Gaps, Later, Read} =
-        halley_catchup:next(#{Slot => []}, From, UpTo, #{events_max => EventsMax, bytes_max => 1 bsl 20},
-                            Former, Reader),
+        halley_catchup:next(#{Slot => []}, From, UpTo,
+                            #{events_max => EventsMax, bytes_max => 1 bsl 20}, Former, Reader),
     ok = halley_history_reader:close(Read),
     Given = [{maps:get(id, halley_test_brain:event(Delivery)),
               lists:sort(halley_test_brain:conns(Words))}

@@ -53,8 +53,8 @@ call(Link, Request) ->
 
 sync(Vector, Sessions, Log) ->
     {ok, Slot, Queue} = halley_test_brain:worker(self(), #{}),
-    State = #state{log = Log, way = halley_links:way(Slot), slot = Slot, queue = Queue, vector = Vector, sessions = Sessions,
-                   reader = halley_history_reader:new()},
+    State = #state{log = Log, way = halley_links:way(Slot), slot = Slot, queue = Queue,
+                   vector = Vector, sessions = Sessions, reader = halley_history_reader:new()},
     _ = [enter(User, Slot, Conn) || {Conn, {User, live}} <- maps:to_list(Sessions)],
     _ = [start_replay(Conn, User, Cursor, Slot)
          || {Conn, {User, {held, Cursor, _}}} <- maps:to_list(Sessions)],
