@@ -11,11 +11,15 @@
 %% Invariants: a publisher gets one answer, as the core answers each proposal once. Rows go to the
 %% shards in the order of the log, from here alone.
 %%
+%% It begins with an empty history, at the place that `halley_cluster_joining' has found.
+%%
 %% It ends, and with it the brain's membership, where to go on would be wrong: a shard has died with
 %% rows that it alone had; the log's store isn't that of the history any more; the core wants the
-%% history replaced. The brain that is started then reads the log anew.
+%% history replaced. The brain that is started then, with empty data, begins at the log's place of
+%% that time.
 %%
-%% Not here: follows, kept values and keys, which aren't records yet (docs/internals/cluster.md).
+%% Not here: follows and keys, which aren't records yet. A kept value is one, but a brain that joins
+%% gets only those of the rows that it reads (docs/internals/cluster.md).
 -module(halley_cluster_brain).
 -behaviour(gen_server).
 
@@ -25,13 +29,16 @@
 
 %% `name': of this brain's node, and by which the others know it. `address': where they reach it.
 -type settings() :: #{name := binary(), address := binary(),
-                      engine := {module(), halley_log_engine:settings()}}.
+                      engine := {module(), halley_log_engine:settings()},
+                      joining := halley_cluster_joining:place()}.
 
 -define(TICK_MS, 25).
 %% Drafts of a proposal; one publisher's batch may go beyond it.
 -define(GATHERED, 256).
 %% Of this release, in the table of brains.
 -define(VERSION, 1).
+%% Where the configuration has none.
+-define(RETENTION_MS, 600000).
 
 -type job() :: {call, gen_server:from(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
@@ -50,7 +57,9 @@
     wanted = #{} :: #{halley_cursor:seq() => pos_integer()},
     results = #{} :: #{halley_cursor:seq() => halley_shard:posted()},
     %% Chosen ids of rows that the history may not have indexed yet.
-    recent = #{} :: #{halley_event:id() => halley_cursor:seq()}
+    recent = #{} :: #{halley_event:id() => halley_cursor:seq()},
+    %% And of rows before the history's first, until these are older than the retention.
+    before = #{} :: #{halley_event:id() => halley_cursor:seq()}
 }).
 
 -spec start_link(settings()) -> gen_server:start_ret().
@@ -69,14 +78,22 @@ info() ->
     gen_server:call(?MODULE, info).
 
 -spec init(settings()) -> {ok, #state{}}.
-init(#{name := Name} = Settings) ->
+init(#{name := Name, joining := Place} = Settings) ->
+    #{store := Store, head := Head, epoch := Epoch, ids := Ids} = Place,
+    case {halley_history:is_empty(), halley_history:store(), halley_history:floor()} of
+        {true, Store, Head} -> ok;
+        Other -> exit({data_not_empty, Place#{ids := map_size(Ids)}, Other})
+    end,
     Boot = crypto:strong_rand_bytes(8),
-    Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => 0, epoch => 0,
+    Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => Head, epoch => Epoch,
                                      graph => 0}),
-    _ = [monitor(process, halley_shard:name(Shard))
-         || Shard <- lists:seq(1, halley_shards:count())],
+    _ = [monitor(process, halley_shard:name(Shard)) || Shard <- shards()],
+    %% Their heads are where the history begins, before there is a row.
+    ok = committed(Head, halley_clock:wall_ms(), #{}),
     self() ! tick,
-    {ok, #state{settings = Settings, boot = Boot, core = Core}}.
+    _ = erlang:send_after(application:get_env(halley, history_retention_ms, ?RETENTION_MS), self(),
+                          forget_before),
+    {ok, #state{settings = Settings, boot = Boot, core = Core, before = Ids}}.
 
 -spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}, gen_server:from(),
                   #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
@@ -106,6 +123,8 @@ handle_info({claimed, Token, Ids}, State) ->
 handle_info(tick, State) ->
     _ = erlang:send_after(?TICK_MS, self(), tick),
     {noreply, event(tick, unowed(forget_indexed(State)))};
+handle_info(forget_before, State) ->
+    {noreply, State#state{before = #{}}};
 handle_info({'DOWN', _, process, {Shard, _}, _}, State) ->
     {stop, {shard_died, Shard}, State};
 handle_info(_, State) ->
@@ -221,9 +240,7 @@ effect({apply, #{prev := Prev, last := Last, at := At}, _, Portions, _}, State) 
     #state{boot = Boot} = State,
     IsOwn = fun(<<Own:8/binary, _/binary>>) -> Own =:= Boot end,
     ByShard = halley_cluster_rows:placed(Prev, Portions, IsOwn),
-    lists:foreach(fun(Shard) ->
-        ok = halley_order:committed(Shard, Last, At, self(), maps:get(Shard, ByShard, []))
-    end, lists:seq(1, halley_shards:count())),
+    ok = committed(Last, At, ByShard),
     State#state{recent = maps:merge(State#state.recent,
                                     halley_cluster_rows:chosen(Prev, Portions))};
 effect({answer, Ref, Answer}, State) ->
@@ -231,8 +248,9 @@ effect({answer, Ref, Answer}, State) ->
 effect({send, Brain, Message}, State = #state{settings = #{name := Name}}) ->
     ok = halley_cluster_links:send(Brain, {cluster, Name, Message}),
     State;
-effect({claim, Token, Ids}, State = #state{recent = Recent}) ->
+effect({claim, Token, Ids}, State = #state{recent = Recent, before = Before}) ->
     self() ! {claimed, Token, [Id || Id <- Ids, is_map_key(Id, Recent)
+                                         orelse is_map_key(Id, Before)
                                          orelse halley_history:find(Id) =/= none]},
     State;
 effect({members, Brains, _}, State) ->
@@ -248,6 +266,13 @@ effect({wipe, Why}, _) ->
 effect(Effect, State) when element(1, Effect) =:= load; element(1, Effect) =:= role;
                            element(1, Effect) =:= mode; element(1, Effect) =:= readiness ->
     State.
+
+committed(Last, At, ByShard) ->
+    lists:foreach(fun(Shard) ->
+        ok = halley_order:committed(Shard, Last, At, self(), maps:get(Shard, ByShard, []))
+    end, shards()).
+
+shards() -> lists:seq(1, halley_shards:count()).
 
 caller(Name, State = #state{callers = Callers, settings = #{engine := Engine}}) ->
     case Callers of

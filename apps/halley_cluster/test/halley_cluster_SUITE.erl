@@ -95,6 +95,37 @@ published(Name) ->
 
 info() -> halley_cluster_brain:info().
 
+%% Keeps the reason by which the brain's process ends.
+watch() ->
+    Brain = whereis(halley_cluster_brain),
+    Caller = self(),
+    Watcher = spawn(fun() ->
+        Monitor = monitor(process, Brain),
+        true = register(watcher, self()),
+        Caller ! {self(), watches},
+        watching(Monitor)
+    end),
+    receive {Watcher, watches} -> ok after 5000 -> error(blind) end.
+
+watching(Monitor) ->
+    receive
+        {From, so_far} -> From ! {watcher, running}, watching(Monitor);
+        {'DOWN', Monitor, process, _, Reason} -> has_ended(Reason)
+    end.
+
+has_ended(Reason) ->
+    receive {From, _} -> From ! {watcher, Reason} end,
+    has_ended(Reason).
+
+so_far() ->
+    watcher ! {self(), so_far},
+    receive {watcher, State} -> State after 5000 -> error(hangs) end.
+
+%% Waits for the end.
+ended() ->
+    watcher ! {self(), ended},
+    receive {watcher, Reason} -> Reason after 30000 -> error(still_running) end.
+
 %%% Cases
 
 event_for_everyone(Config) ->
@@ -183,34 +214,58 @@ orderer_is_killed(Config) ->
 %% It had rows that no other process has: the brain is a member no more.
 shard_that_dies(Config) ->
     [_, _, C] = brains(Config),
+    ok = on(C, watch, []),
     ok = on(C, kill_a_shard, []),
-    ?assertEqual(gone, on(C, gone, [halley_cluster_brain, 100])).
+    Shard = halley_shard:name(1),
+    ?assertEqual({shard_died, Shard}, on(C, ended, [])).
 
 kill_a_shard() ->
     exit(whereis(halley_shard:name(1)), kill),
     ok.
 
-gone(Name, Tries) ->
-    case whereis(Name) of
-        undefined -> gone;
-        _ when Tries > 0 -> receive after 50 -> gone(Name, Tries - 1) end;
-        Pid -> Pid
-    end.
-
 %% The service was started anew, so the log goes on under another store id, which a brain doesn't
-%% adopt: it ends rather than give events ids of the old one.
+%% adopt: it ends rather than give events ids of the old one. Brains that are started then begin
+%% behind what the old ones had, and know the ids that publishers chose before.
 other_epoch(_) ->
     Server = ?config(server, halley_cluster_test:start_postgres([])),
     ok = halley_cluster_test:install(Server),
-    [Brain] = halley_cluster_nodes:start(1, engine(Server)),
+    [Old] = halley_cluster_nodes:start(1, engine(Server)),
+    ok = on(Old, watch, []),
+    {ok, #{id := <<"chosen">>}} = on(Old, publish, [<<"ann">>, 1, #{id => <<"chosen">>}]),
+    [{ok, _} = Each || Each <- on(Old, publish_many, [<<"ann">>, [2, 3]])],
+    {Store, _, _} = on(Old, begun, []),
     ok = epgsql_test_server:crash(Server),
+    halley_cluster_test:eventually({not_ready, log_away}, fun() -> readiness(Old) end),
+    ?assertEqual(running, on(Old, so_far, [])),
     Again = epgsql_test_server:restart(Server),
     try
-        ?assertEqual(gone, on(Brain, gone, [halley_cluster_brain, 400]))
+        ?assertMatch({other_store, _, Store}, on(Old, ended, [])),
+        [A, B] = New = halley_cluster_nodes:start(2, engine(Again)),
+        try
+            begun_behind(Store, A),
+            [ok = on(Brain, listen, [<<"ann">>]) || Brain <- New],
+            ?assertMatch({ok, #{id := <<"chosen">>}},
+                         on(A, publish, [<<"ann">>, 4, #{id => <<"chosen">>}])),
+            {ok, #{id := Id}} = on(B, publish, [<<"ann">>, 5]),
+            [?assertMatch([{Id, _, 5}], on(Brain, heard_by, [<<"ann">>, 1])) || Brain <- New]
+        after
+            halley_cluster_nodes:stop(New)
+        end
     after
-        ok = halley_cluster_nodes:stop([Brain]),
+        ok = halley_cluster_nodes:stop([Old]),
         ok = epgsql_test_server:stop(Again)
     end.
+
+%% Cursors of before are a gap there.
+begun_behind(OldStore, Brain) ->
+    {Store, Floor, Heads} = on(Brain, begun, []),
+    ?assertNotEqual(OldStore, Store),
+    ?assert(Floor >= 3),
+    [?assert(Head >= Floor) || Head <- tuple_to_list(Heads)].
+
+begun() -> {halley_history:store(), halley_history:floor(), halley_history:heads()}.
+
+readiness(Brain) -> maps:get(readiness, on(Brain, info, [])).
 
 brain_that_joins(Config) ->
     [A, _, _] = brains(Config),

@@ -121,7 +121,8 @@ identity(Dir, Step, Ledger, Numbers, IsCopy) ->
     end.
 
 identity_from_headers(_, Ledger, [], _) ->
-    {new_store(), 0, Ledger};
+    {Store, Before} = new_store(),
+    {Store, Before, Ledger};
 identity_from_headers(Dir, Ledger, [Number | Numbers], IsCopy) ->
     case halley_history_segment:read_header(Dir, Number) of
         {ok, #{store := Store}} ->
@@ -130,19 +131,21 @@ identity_from_headers(Dir, Ledger, [Number | Numbers], IsCopy) ->
                  || not IsCopy],
             {Store, unknown, Ledger};
         none when Numbers =:= [] ->
-            {new_store(), unknown, Ledger};
+            {Store, _} = new_store(),
+            {Store, unknown, Ledger};
         none ->
             identity_from_headers(Dir, Ledger, Numbers, IsCopy)
     end.
 
-%% The brains of a cluster have one store, which its log names.
+%% Its id, and the seq behind which it begins: what is older in a cursor of that store is a gap. The
+%% brains of a cluster have one store, which its log names.
 new_store() ->
     case application:get_env(halley, new_store) of
-        {ok, Store} ->
-            Store;
+        {ok, {_, _} = Given} ->
+            Given;
         undefined ->
             <<Store:32>> = crypto:strong_rand_bytes(4),
-            Store
+            {Store, 0}
     end.
 
 %% --- one segment ---------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 
 -export([start/2, start_single/0, stop/1, kill/1, call/4, name/1]).
 %% Run on the nodes.
--export([brain/2, os_pid/0]).
+-export([brain/1, os_pid/0]).
 
 -define(SECRET, "a secret of sixteen bytes and more").
 -define(READY_MS, 30000).
@@ -14,10 +14,9 @@
 %% All know each other's addresses from the beginning; which of them are members the log says.
 -spec start(pos_integer(), halley_cluster_postgres:settings()) -> [running()].
 start(Count, Engine) ->
-    {ok, _, #{epochs := [#{store := Store} | _]}} = halley_cluster_postgres:open(Engine),
     Nodes = [new_node() || _ <- lists:seq(1, Count)],
     Places = maps:from_list([{Node, {{127, 0, 0, 1}, free_port()}} || {_, Node} <- Nodes]),
-    [ok = call(Node, ?MODULE, brain, [Store, #{engine => Engine, places => Places}])
+    [ok = call(Node, ?MODULE, brain, [#{engine => Engine, places => Places}])
      || Node <- Nodes],
     Nodes.
 
@@ -25,7 +24,7 @@ start(Count, Engine) ->
 -spec start_single() -> [running()].
 start_single() ->
     Node = new_node(),
-    ok = call(Node, ?MODULE, brain, [none, none]),
+    ok = call(Node, ?MODULE, brain, [none]),
     [Node].
 
 new_node() ->
@@ -45,12 +44,13 @@ free_port() ->
     ok = gen_tcp:close(Listener),
     Port.
 
-brain(none, none) ->
+brain(none) ->
     {ok, _} = application:ensure_all_started(jiffy),
     ok = application:set_env(halley, data_dir, string:trim(os:cmd("mktemp -d"))),
     ok = halley_limits:set(#{}),
     started(fun() -> {ok, _} = halley_sup:start_link() end);
-brain(Store, #{engine := Engine, places := Places}) ->
+brain(#{engine := Postgres, places := Places}) ->
+    Engine = {halley_cluster_postgres, Postgres},
     Dir = string:trim(os:cmd("mktemp -d")),
     {{_, _, _, _} = Ip, Port} = map_get(erlang:node(), Places),
     _ = [application:load(App) || App <- [teleport, halley, halley_cluster]],
@@ -62,7 +62,8 @@ brain(Store, #{engine := Engine, places := Places}) ->
     {ok, _} = application:ensure_all_started(jiffy),
     {ok, _} = application:ensure_all_started(ssl),
     ok = application:set_env(halley, data_dir, Dir),
-    ok = application:set_env(halley, new_store, Store),
+    {ok, #{store := Store, head := Head} = Place} = halley_cluster_joining:place(Engine),
+    ok = application:set_env(halley, new_store, {Store, Head}),
     ok = application:set_env(halley, order, halley_cluster_brain:names()),
     ok = halley_limits:set(#{}),
     Name = atom_to_binary(erlang:node()),
@@ -70,7 +71,7 @@ brain(Store, #{engine := Engine, places := Places}) ->
     ok = started(fun() ->
         {ok, _} = halley_sup:start_link(),
         {ok, _} = halley_cluster_sup:start_link(#{name => Name, address => Address,
-                                                  engine => {halley_cluster_postgres, Engine}})
+                                                  engine => Engine, joining => Place})
     end),
     ready(?READY_MS).
 
