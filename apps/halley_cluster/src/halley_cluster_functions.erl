@@ -33,6 +33,10 @@
 -define(SEGMENTS, 8).
 %% How long `trim' waits for a lock; whoever wants the segment meanwhile waits as well.
 -define(LOCK_MS, "100").
+%% How long the other functions that write wait for one. A commit may wait for a standby that stands
+%% still, for hours, and nothing cancels that. Its caller gives up; whoever comes for the same row or
+%% place must not wait for it as well: each such call would take one of the server's connections.
+-define(WRITE_LOCK_MS, "1000").
 %% Of those that `open' returns.
 -define(EPOCHS, "100").
 
@@ -52,6 +56,9 @@ function(Name, Arguments, Result, Language, Settings, Body) ->
 
 %% For what is called from outside: in an operator's path there may be other functions of a name.
 path() -> " SET search_path = pg_catalog".
+
+%% For what writes (above).
+waits_briefly() -> " SET lock_timeout = '" ++ ?WRITE_LOCK_MS ++ "ms'".
 
 %% For statements that must use an index.
 by_index() ->
@@ -120,6 +127,10 @@ durable() -> "
   END IF;
 ".
 
+%% What is written anew each second, or may be done again, waits for no disk and no standby.
+not_durable() -> "  PERFORM set_config('synchronous_commit', 'off', true);
+".
+
 now_ms() -> "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8".
 
 %% Kinds: 1 follow, 2 unfollow, 3 forget, 4 keep, 5 clear, 6 key, 7 no key any more. A run of
@@ -174,7 +185,7 @@ append() ->
     function("append",
              "p_epoch int4, p_segment int2, p_prev int8, p_last int8, p_token bytea, "
              "p_ends boolean, p_body bytea, p_kinds int2[], p_a bytea[], p_b bytea[], p_n int8[]",
-             "RETURNS int8[]", "plpgsql", by_index(), ["
+             "RETURNS int8[]", "plpgsql", by_index() ++ waits_briefly(), ["
 DECLARE
   o_at int8;
   o_last int8;
@@ -330,13 +341,15 @@ END
 ").
 
 %% The lock first: whoever has looked at a table holds a lock on it that is in the way of another
-%% one's, until its transaction ends.
+%% one's, until its transaction ends. A crash of the server may bring back what was emptied, and a
+%% wait for a standby would keep the lock.
 trim() ->
     function("trim", "p_segment int2, p_older int8", "RETURNS boolean", "plpgsql", by_index(), ["
 DECLARE
   v_segment int2;
 BEGIN
   PERFORM set_config('lock_timeout', '", ?LOCK_MS, "ms', true);
+", not_durable(), "
   EXECUTE format('LOCK TABLE halley_cluster.log_%s IN ACCESS EXCLUSIVE MODE', p_segment);
   SELECT o.o_segment INTO v_segment FROM halley_cluster.oldest(p_older) o;
   IF v_segment IS DISTINCT FROM p_segment THEN
@@ -355,7 +368,8 @@ open() ->
     function("open",
              "p_store int8, p_again int4, OUT o_n int4, OUT o_last int8, OUT o_floor int8, "
              "OUT o_segment int2, OUT o_started int8, OUT o_now int8, OUT o_ns int4[], "
-             "OUT o_stores int8[], OUT o_afters int8[]", "RETURNS record", "plpgsql", by_index(), ["
+             "OUT o_stores int8[], OUT o_afters int8[]", "RETURNS record", "plpgsql",
+             by_index() ++ waits_briefly(), ["
 DECLARE
   v_stretch text;
   v_now text := halley_cluster.stretch();
@@ -389,7 +403,8 @@ END
 %% The row stays for ever, as its term must.
 take() ->
     function("take", "p_role text, p_brain text, p_term int8, p_ttl int8",
-             "RETURNS TABLE (o_is_held boolean, o_brain text, o_term int8)", "plpgsql", path(), ["
+             "RETURNS TABLE (o_is_held boolean, o_brain text, o_term int8)", "plpgsql",
+             path() ++ waits_briefly(), ["
 BEGIN", durable(), "
   INSERT INTO halley_cluster.roles AS r (role, brain, term, until)
   VALUES (p_role, p_brain, 1, clock_timestamp() + p_ttl * interval '1 ms')
@@ -408,7 +423,8 @@ END
 
 %% The next holder has another term, whichever brain it is.
 give() ->
-    function("give", "p_role text, p_brain text, p_term int8", "RETURNS void", "plpgsql", path(), ["
+    function("give", "p_role text, p_brain text, p_term int8", "RETURNS void", "plpgsql",
+             path() ++ waits_briefly(), ["
 BEGIN", durable(), "
   UPDATE halley_cluster.roles r SET until = '-infinity', brain = ''
   WHERE r.role = p_role AND r.brain = p_brain AND r.term = p_term;
@@ -419,11 +435,11 @@ END
 meet() ->
     function("meet", "p_name text, p_address text, p_version int4, p_head int8",
              "RETURNS TABLE (o_name text, o_address text, o_version int4, o_head int8, "
-             "o_seen int8, o_now int8)", "plpgsql", path(), ["
+             "o_seen int8, o_now int8)", "plpgsql", path() ++ waits_briefly(), ["
 DECLARE
   v_now int8 := ", now_ms(), ";
 BEGIN
-  INSERT INTO halley_cluster.brains AS b (name, address, version, head, seen)
+", not_durable(), "  INSERT INTO halley_cluster.brains AS b (name, address, version, head, seen)
   VALUES (p_name, p_address, p_version, p_head, v_now)
   ON CONFLICT (name) DO UPDATE SET address = excluded.address, version = excluded.version,
     head = excluded.head, seen = excluded.seen;

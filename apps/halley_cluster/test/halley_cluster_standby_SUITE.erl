@@ -15,7 +15,7 @@
 
 suite() -> [{timetrap, {minutes, 2}}].
 
-all() -> [promotion, standby_stopped, rows_without_a_standby].
+all() -> [promotion, standby_stopped, no_connections_stay, rows_without_a_standby].
 
 init_per_testcase(_, Config) ->
     Pair = halley_cluster_test:start_pair(Config),
@@ -99,23 +99,73 @@ again(Prev, Token, Handle, Settings) ->
 standby_stopped(Config) ->
     C = admin(?config(server, Config)),
     {?ENGINE, Settings} = halley_cluster_test:engine(Config),
+    {Before, _} = open(Config),
+    {ok, _} = append(0, 1, token(), <<>>, Before),
     {ok, Handle, _} = ?ENGINE:open(Settings#{append_ms => 300}),
-    {ok, _} = append(0, 1, token(), <<>>, {?ENGINE, Handle}),
     OsPid = integer_to_list(epgsql_test_server:os_pid(?config(standby, Config))),
     %% The process that receives, too.
     stopped("STOP", OsPid),
     Token = token(),
     ?assertEqual(unknown, append(1, 2, Token, <<>>, {?ENGINE, Handle})),
     ok = ?ENGINE:close(Handle),
+    waits_for_standby(C, 1),
     %% Its place is taken, by a row that isn't to be seen yet.
-    {ok, Handle1, #{last := 1}} = ?ENGINE:open(Settings#{append_ms => 300}),
-    ?assertEqual(unknown, append(1, 2, token(), <<>>, {?ENGINE, Handle1})),
+    {Other, #{last := 1}} = open(Config),
+    ?assertEqual({error, away}, append(1, 2, token(), <<>>, Other)),
     stopped("CONT", OsPid),
     {Engine, _} = open(Config),
     eventually(true, fun() -> length(all_rows(0, Engine)) =:= 2 end),
     ?assertMatch([_, #{token := Token}], all_rows(0, Engine)),
     {ok, _} = append(2, 3, token(), <<>>, Engine),
     epgsql:close(C).
+
+waits_for_standby(C, Count) ->
+    eventually([{integer_to_binary(Count)}], fun() ->
+        rows(C, "select count(*) from pg_stat_activity where wait_event = 'SyncRep'")
+    end).
+
+%% Whoever gives up leaves a session that waits for the standby. Those that come after it for the
+%% same row don't wait behind it, so the server has connections left.
+no_connections_stay(Config) ->
+    C = admin(?config(server, Config)),
+    {?ENGINE, Settings} = halley_cluster_test:engine(Config),
+    {Before, _} = open(Config),
+    {ok, _} = append(0, 1, token(), <<>>, Before),
+    ok = close(Before),
+    OsPid = integer_to_list(epgsql_test_server:os_pid(?config(standby, Config))),
+    stopped("STOP", OsPid),
+    abandoned(fun(H) -> append(1, 2, token(), <<>>, {?ENGINE, H}) end, Settings, C, 1),
+    abandoned(fun(H) -> ?ENGINE:take(order, <<"a">>, 0, 1000, H) end, Settings, C, 2),
+    [begin
+         ?assertEqual({error, away},
+                      once(fun(H) -> append(1, 2, token(), <<>>, {?ENGINE, H}) end, Settings)),
+         ?assertEqual({error, away},
+                      once(fun(H) -> ?ENGINE:take(order, <<"b">>, 0, 1000, H) end, Settings)),
+         %% A brain's row waits for no standby.
+         Brain = #{name => <<"a">>, address => <<"x">>, version => 1, head => N, seen => 0},
+         ?assertMatch({ok, [_], _}, once(fun(H) -> ?ENGINE:brains(Brain, H) end, Settings))
+     end || N <- lists:seq(1, 3)],
+    eventually([{<<"2">>}], fun() ->
+        rows(C, "select count(*) from pg_stat_activity where usename = 'plain'")
+    end),
+    stopped("CONT", OsPid),
+    waits_for_standby(C, 0),
+    ok = epgsql:close(C).
+
+%% The caller dies while its call is one of so many that wait.
+abandoned(Call, Settings, C, Count) ->
+    Pid = spawn(fun() -> once(Call, Settings) end),
+    waits_for_standby(C, Count),
+    true = exit(Pid, kill).
+
+%% As a brain that opens anew after each failure.
+once(Call, Settings) ->
+    {ok, Handle, _} = ?ENGINE:open(Settings),
+    Answer = Call(Handle),
+    ok = ?ENGINE:close(Handle),
+    Answer.
+
+close({?ENGINE, Handle}) -> ?ENGINE:close(Handle).
 
 stopped(Signal, OsPid) ->
     Children = string:tokens(os:cmd("pgrep -P " ++ OsPid), "\n"),
