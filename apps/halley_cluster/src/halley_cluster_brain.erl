@@ -85,14 +85,14 @@ init(#{name := Name, joining := Place} = Settings) ->
         Other -> exit({data_not_empty, Place#{ids := map_size(Ids)}, Other})
     end,
     Boot = crypto:strong_rand_bytes(8),
+    RetentionMs = application:get_env(halley, history_retention_ms, ?RETENTION_MS),
     Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => Head, epoch => Epoch,
-                                     graph => 0}),
+                                     graph => 0, bounds => #{retention_ms => RetentionMs}}),
     _ = [monitor(process, halley_shard:name(Shard)) || Shard <- shards()],
     %% Their heads are where the history begins, before there is a row.
     ok = committed(Head, halley_clock:wall_ms(), #{}),
     self() ! tick,
-    _ = erlang:send_after(application:get_env(halley, history_retention_ms, ?RETENTION_MS), self(),
-                          forget_before),
+    _ = erlang:send_after(RetentionMs, self(), forget_before),
     {ok, #state{settings = Settings, boot = Boot, core = Core, before = Ids}}.
 
 -spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}, gen_server:from(),

@@ -58,4 +58,6 @@ request(snapshot, Owner, Module, Handle) ->
 request({take, Role, Brain, Term, TtlMs}, _, Module, Handle) ->
     Module:take(Role, Brain, Term, TtlMs, Handle);
 request({brains, Brain}, _, Module, Handle) ->
-    Module:brains(Brain, Handle).
+    Module:brains(Brain, Handle);
+request({trim, OlderThan}, _, Module, Handle) ->
+    Module:trim(OlderThan, Handle).

@@ -27,6 +27,7 @@
     read_now = true :: boolean(),
     read_due = 0 :: integer(),
     brains_due = 0 :: integer(),
+    trim_due = 0 :: integer(),
     beat_due = 0 :: integer(),
     scan_due = 0 :: integer(),
     readiness = none :: none | halley_cluster_state:readiness(),

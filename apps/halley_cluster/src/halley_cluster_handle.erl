@@ -8,8 +8,7 @@
 %% Pure.
 -module(halley_cluster_handle).
 
--export([new/1, open/3, call/3, result/2, opened/2, retry/2, reopen/1, is_idle/1, is_calling/1,
-         epoch/1]).
+-export([new/1, open/3, call/3, result/2, opened/2, retry/2, reopen/1, is_idle/1, epoch/1]).
 -export_type([handle/0, name/0, ref/0, request/0, effect/0]).
 
 -define(PAUSE_MS, 100).
@@ -35,7 +34,8 @@
                  | snapshot
                  | {take, halley_log_engine:role(), Brain :: binary(), Term :: non_neg_integer(),
                     TtlMs :: pos_integer()}
-                 | {brains, Head :: halley_cursor:seq()}.
+                 | {brains, Head :: halley_cursor:seq()}
+                 | {trim, OlderThan :: halley_log_engine:at_ms()}.
 -type effect() :: {call, ref(), request()} | {close, name()}.
 
 -spec new(name()) -> handle().
@@ -84,9 +84,6 @@ reopen(#handle{name = Name} = Handle) ->
 
 -spec is_idle(handle()) -> boolean().
 is_idle(#handle{state = State, call = Call}) -> State =:= open andalso Call =:= none.
-
--spec is_calling(handle()) -> boolean().
-is_calling(#handle{call = Call}) -> Call =/= none.
 
 -spec epoch(handle()) -> non_neg_integer().
 epoch(#handle{state = open, epoch = Epoch}) -> Epoch;

@@ -134,7 +134,9 @@ returned(read, copy, {ok, At}, S) ->
 returned(read, {take, Role, AskedAt}, Answer, S) ->
     taken(Role, Answer, AskedAt, contact(S));
 returned(read, brains, {ok, Brains, At}, S) ->
-    members(Brains, contact(S#core{engine_at = At})).
+    members(Brains, contact(S#core{engine_at = At}));
+returned(read, trim, {ok, _}, S) ->
+    contact(S).
 
 attempted(unknown, #core{orderer = Orderer} = S) ->
     S#core{orderer = halley_cluster_orderer:interrupted(Orderer)};
@@ -217,11 +219,15 @@ roles(#core{mode = {following, _}, wanted = Wanted}) -> Wanted;
 roles(#core{wanted = Wanted}) -> [order | Wanted].
 
 read_call(#core{now = Now, reader = Reader, bounds = Bounds} = S) ->
-    #{read_bytes_max := Bytes, read_every_ms := EveryMs, brains_every_ms := BrainsMs} = Bounds,
+    #{read_bytes_max := Bytes, read_every_ms := EveryMs, brains_every_ms := BrainsMs,
+      trim_every_ms := TrimMs, retention_ms := RetentionMs} = Bounds,
     Head = halley_cluster_reader:get(head, Reader),
     if
         S#core.brains_due =< Now ->
             call_reader({brains, Head}, brains, S#core{brains_due = Now + BrainsMs});
+        S#core.mode =:= ordering, S#core.engine_at > 0, S#core.trim_due =< Now ->
+            call_reader({trim, S#core.engine_at - RetentionMs}, trim,
+                        S#core{trim_due = Now + TrimMs});
         S#core.read_now; S#core.read_due =< Now ->
             call_reader({read, Head, Bytes}, {read, Head},
                         S#core{read_now = false, read_due = Now + EveryMs});

@@ -63,6 +63,8 @@ bounds() ->
       read_every_ms => 250,
       beat_every_ms => 500,
       brains_every_ms => 1000,
+      trim_every_ms => 10000,                 % while it orders
+      retention_ms => 600000,                 % of the log's rows
       silent_ms_max => 2000,                  % of the orderer, before others append
       unplaced_ms_max => 2000,                % of a proposal at the orderer, likewise
       distrust_ms => 5000,                    % of an orderer that placed nothing

@@ -10,7 +10,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [event_for_everyone, one_order_for_all, one_of_them_orders, chosen_id_is_one_event,
-     private_and_joint, orderer_is_killed, shard_that_dies, other_epoch, brain_that_joins].
+     private_and_joint, orderer_is_killed, shard_that_dies, old_rows_go,
+     other_epoch, brain_that_joins].
 
 init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
 
@@ -222,6 +223,25 @@ shard_that_dies(Config) ->
 kill_a_shard() ->
     exit(whereis(halley_shard:name(1)), kill),
     ok.
+
+%% The brain that orders empties segments that are older than the retention.
+old_rows_go(Config) ->
+    Ms = 300,
+    ok = halley_cluster_nodes:stop(brains(Config)),
+    [Brain] = halley_cluster_nodes:start(1, (?config(engine, Config))#{retention_ms => Ms},
+                                         [{history_retention_ms, Ms}]),
+    C = halley_cluster_test:admin(?config(server, Config)),
+    try
+        halley_cluster_test:eventually(true, fun() ->
+            {ok, _} = on(Brain, publish, [<<"ann">>, 1]),
+            [{First}] = halley_cluster_test:rows(
+                C, "select min(first) > 0 from halley_cluster.segments()"),
+            First =:= <<"t">>
+        end)
+    after
+        ok = epgsql:close(C),
+        ok = halley_cluster_nodes:stop([Brain])
+    end.
 
 %% The service was started anew, so the log goes on under another store id, which a brain doesn't
 %% adopt: it ends rather than give events ids of the old one. Brains that are started then begin

@@ -78,6 +78,18 @@ behind_test() ->
     {Behind, _} = handle(1001, {result, Read, {ok, [row(0, 1)]}}, Asked),
     ?assertMatch(#{readiness := {not_ready, behind}}, halley_cluster_core:info(Behind)).
 
+%% The brain that orders removes old rows, by the engine's clock; the others leave that to it.
+old_rows_are_trimmed_test_() ->
+    [fun() ->
+         Answers = #{take => Take, brains => {ok, [], 60000}},
+         {S, Begun} = start(#{bounds => #{retention_ms => 5000, trim_every_ms => 2000}}, Answers),
+         {Later, Some} = settle(handle(1900, tick, S), 1900, Answers),
+         {_, More} = settle(handle(2100, tick, Later), 2100, Answers),
+         ?assertEqual(Expected, [[Older || {call, _, {trim, Older}} <- Effects]
+                                 || Effects <- [Begun, Some, More]])
+     end || {Take, Expected} <- [{{held, 1}, [[55000], [], [55000]]},
+                                 {{other, <<"b">>, 1}, [[], [], []]}]].
+
 %% The holder of a role stops by its own clock, counted from before it asked.
 role_ends_by_itself_test() ->
     {S, Effects} = start(#{roles => [hooks]}, #{}),
@@ -122,6 +134,7 @@ settle({S, Effects}, Now, Answers) ->
 answer(open, Answers) -> {ok, handle, maps:get(open, Answers, ?OPENED)};
 answer({append, _, _, _}, _) -> {ok, 1};
 answer({take, _, _, _, _}, Answers) -> maps:get(take, Answers, {held, 1});
+answer({trim, _}, _) -> {ok, 0};
 answer({brains, _}, Answers) -> maps:get(brains, Answers, {ok, [], 0});
 answer({read, After, _}, Answers) ->
     case maps:get(rows, Answers, []) of

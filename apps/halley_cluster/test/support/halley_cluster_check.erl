@@ -28,7 +28,7 @@ check(false, Reason) -> violation(Reason).
 bounds(Window) ->
     #{own_records_max => 40, own_bytes_max => 4000, queue_records_max => 60,
       queue_bytes_max => 5000, group_records_max => 8, group_bytes_max => 600,
-      window_tokens_max => Window}.
+      window_tokens_max => Window, trim_every_ms => 700}.
 
 within_bounds(#{own := Own, queue := Queue, window := Tokens}, #world{window = Window}) ->
     #{records := Records, bytes := Bytes} = Own,

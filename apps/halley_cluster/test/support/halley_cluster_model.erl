@@ -11,7 +11,7 @@
 %% Random numbers come from the process's generator, which the simulator seeds.
 -module(halley_cluster_model).
 
--export([new/2, open/3, close/2, append/4, late/4, read/4, snapshot/2, take/3, brains/2]).
+-export([new/2, open/3, close/2, append/4, late/4, read/4, snapshot/2, take/3, brains/2, floor/2]).
 -export([fail_over/1, away/2, trim/1, cut/1, honest/1, last/1, rows/1, all/1, epochs/1, stretch/2]).
 
 -record(engine, {
@@ -177,6 +177,13 @@ brains(Now, #engine{at = At} = E) ->
     case is_away(Now, E) of
         true -> {error, away};
         false -> {ok, [], max(At, Now)}
+    end.
+
+%% What a brain's trim finds; rows go by `trim/1'.
+floor(Now, #engine{floor = Floor} = E) ->
+    case is_away(Now, E) of
+        true -> {error, away};
+        false -> {ok, Floor}
     end.
 
 fail_over(#engine{mode = Mode, rows = Rows, floor = Floor, kept = Kept} = E) ->

@@ -2,7 +2,7 @@
 %% Functions of test modules run there by `call/4'.
 -module(halley_cluster_nodes).
 
--export([start/2, start_single/0, stop/1, kill/1, call/4, name/1]).
+-export([start/2, start/3, start_single/0, stop/1, kill/1, call/4, name/1]).
 %% Run on the nodes.
 -export([brain/1, os_pid/0]).
 
@@ -13,10 +13,14 @@
 
 %% All know each other's addresses from the beginning; which of them are members the log says.
 -spec start(pos_integer(), halley_cluster_postgres:settings()) -> [running()].
-start(Count, Engine) ->
+start(Count, Engine) -> start(Count, Engine, []).
+
+%% `Env': of the application `halley'.
+-spec start(pos_integer(), halley_cluster_postgres:settings(), [{atom(), term()}]) -> [running()].
+start(Count, Engine, Env) ->
     Nodes = [new_node() || _ <- lists:seq(1, Count)],
     Places = maps:from_list([{Node, {{127, 0, 0, 1}, free_port()}} || {_, Node} <- Nodes]),
-    [ok = call(Node, ?MODULE, brain, [#{engine => Engine, places => Places}])
+    [ok = call(Node, ?MODULE, brain, [#{engine => Engine, places => Places, env => Env}])
      || Node <- Nodes],
     Nodes.
 
@@ -49,7 +53,7 @@ brain(none) ->
     ok = application:set_env(halley, data_dir, string:trim(os:cmd("mktemp -d"))),
     ok = halley_limits:set(#{}),
     started(fun() -> {ok, _} = halley_sup:start_link() end);
-brain(#{engine := Postgres, places := Places}) ->
+brain(#{engine := Postgres, places := Places, env := Env}) ->
     Engine = {halley_cluster_postgres, Postgres},
     Dir = string:trim(os:cmd("mktemp -d")),
     {{_, _, _, _} = Ip, Port} = map_get(erlang:node(), Places),
@@ -64,6 +68,7 @@ brain(#{engine := Postgres, places := Places}) ->
     ok = application:set_env(halley, data_dir, Dir),
     {ok, #{store := Store, head := Head} = Place} = halley_cluster_joining:place(Engine),
     ok = application:set_env(halley, new_store, {Store, Head}),
+    _ = [ok = application:set_env(halley, Key, Value) || {Key, Value} <- Env],
     ok = application:set_env(halley, order, halley_cluster_brain:names()),
     ok = halley_limits:set(#{}),
     Name = atom_to_binary(erlang:node()),

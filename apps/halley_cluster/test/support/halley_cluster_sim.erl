@@ -286,7 +286,8 @@ engine(Name, Boot, {Handle, _} = Ref, Request, {Opens, Stretch}, W) ->
         snapshot -> Answer({halley_cluster_model:snapshot(Now, Engine), Engine});
         {take, Role, Brain, Term, TtlMs} ->
             Answer(halley_cluster_model:take({Role, Brain, Term, TtlMs}, Now, Engine));
-        {brains, _} -> Answer({halley_cluster_model:brains(Now, Engine), Engine})
+        {brains, _} -> Answer({halley_cluster_model:brains(Now, Engine), Engine});
+        {trim, _} -> Answer({halley_cluster_model:floor(Now, Engine), Engine})
     end.
 
 answer(Name, Boot, Ref, {Result, Engine}, W) ->
