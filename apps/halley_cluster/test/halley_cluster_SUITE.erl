@@ -31,7 +31,9 @@ end_per_testcase(_, Config) ->
 
 brains(Config) -> ?config(brains, Config).
 
-on(Brain, Name, Args) -> halley_cluster_nodes:call(Brain, ?MODULE, Name, Args).
+on(Brain, Name, Args) -> call(Brain, ?MODULE, Name, Args).
+
+call(Brain, Module, Name, Args) -> halley_cluster_nodes:call(Brain, Module, Name, Args).
 
 %%% What runs on the brains
 
@@ -212,13 +214,23 @@ orderer_is_killed(Config) ->
     %% An answer of the core takes no longer, whatever fails.
     ?assert(Slowest < 12000).
 
-%% It had rows that no other process has: the brain is a member no more.
+%% It had rows that no other process has: the brain is a member no more. It isn't started with what
+%% it has left.
 shard_that_dies(Config) ->
     [_, _, C] = brains(Config),
     ok = on(C, watch, []),
+    {ok, _} = on(C, publish, [<<"ann">>, 1]),
+    halley_cluster_test:eventually(false, fun() -> call(C, halley_history, is_empty, []) end),
+    ?assertEqual(running, on(C, so_far, [])),
     ok = on(C, kill_a_shard, []),
     Shard = halley_shard:name(1),
-    ?assertEqual({shard_died, Shard}, on(C, ended, [])).
+    ?assertEqual({shard_died, Shard}, on(C, ended, [])),
+    halley_cluster_test:eventually(undefined, fun() ->
+        call(C, erlang, whereis, [halley_cluster_sup])
+    end),
+    ?assertMatch({error, {shutdown, {failed_to_start_child, halley_cluster_brain,
+                                     {data_not_empty, _, _}}}},
+                 call(C, halley_cluster_nodes, again, [])).
 
 kill_a_shard() ->
     exit(whereis(halley_shard:name(1)), kill),

@@ -4,7 +4,7 @@
 
 -export([start/2, start/3, start_single/0, stop/1, kill/1, call/4, name/1]).
 %% Run on the nodes.
--export([brain/1, os_pid/0]).
+-export([brain/1, again/0, os_pid/0]).
 
 -define(SECRET, "a secret of sixteen bytes and more").
 -define(READY_MS, 30000).
@@ -73,12 +73,18 @@ brain(#{engine := Postgres, places := Places, env := Env}) ->
     ok = halley_limits:set(#{}),
     Name = atom_to_binary(erlang:node()),
     Address = iolist_to_binary(["127.0.0.1:", integer_to_list(Port)]),
+    Settings = #{name => Name, address => Address, engine => Engine, joining => Place},
+    ok = persistent_term:put({?MODULE, settings}, Settings),
     ok = started(fun() ->
         {ok, _} = halley_sup:start_link(),
-        {ok, _} = halley_cluster_sup:start_link(#{name => Name, address => Address,
-                                                  engine => Engine, joining => Place})
+        {ok, _} = halley_cluster_sup:start_link(Settings)
     end),
     ready(?READY_MS).
+
+%% The cluster's processes alone, with the data that are there.
+again() ->
+    _ = process_flag(trap_exit, true),
+    halley_cluster_sup:start_link(persistent_term:get({?MODULE, settings})).
 
 %% By a process that lives on.
 started(Start) ->
