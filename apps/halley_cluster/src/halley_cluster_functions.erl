@@ -134,10 +134,10 @@ not_durable() -> "  PERFORM set_config('synchronous_commit', 'off', true);
 now_ms() -> "floor(extract(epoch FROM clock_timestamp()) * 1000)::int8".
 
 %% Kinds: 1 follow, 2 unfollow, 3 forget, 4 keep, 5 clear, 6 key, 7 no key any more. A run of
-%% follows or unfollows is one statement.
+%% follows or unfollows is one statement. `p_at': the row's time.
 change() ->
-    function("change", "p_kinds int2[], p_a bytea[], p_b bytea[], p_n int8[]", "RETURNS void",
-             "plpgsql", " SET enable_hashjoin = off SET enable_mergejoin = off", "
+    function("change", "p_kinds int2[], p_a bytea[], p_b bytea[], p_n int8[], p_at int8",
+             "RETURNS void", "plpgsql", " SET enable_hashjoin = off SET enable_mergejoin = off", "
 DECLARE
   v_count int := cardinality(p_kinds);
   v_kind int2;
@@ -160,8 +160,10 @@ BEGIN
       DELETE FROM halley_cluster.follows f WHERE f.subject = p_a[i];
       DELETE FROM halley_cluster.follows f WHERE f.user_id = p_a[i];
     ELSIF v_kind = 4 THEN
-      INSERT INTO halley_cluster.kept (subject, seq, event) VALUES (p_a[i], p_n[i], p_b[i])
-      ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, event = excluded.event;
+      INSERT INTO halley_cluster.kept (subject, seq, at, event)
+      VALUES (p_a[i], p_n[i], p_at, p_b[i])
+      ON CONFLICT (subject) DO UPDATE SET seq = excluded.seq, at = excluded.at,
+        event = excluded.event;
     ELSIF v_kind = 5 THEN
       DELETE FROM halley_cluster.kept k WHERE k.subject = p_a[i];
     ELSIF v_kind = 6 THEN
@@ -247,7 +249,7 @@ row_itself() ->
     RETURN ARRAY[2, NULL, halley_cluster.last(), NULL];
   END IF;
   IF cardinality(p_kinds) > 0 THEN
-    PERFORM halley_cluster.change(p_kinds, p_a, p_b, p_n);
+    PERFORM halley_cluster.change(p_kinds, p_a, p_b, p_n, o_at);
   END IF;
   RETURN ARRAY[1, o_at, p_last, o_segment];
 END
@@ -362,8 +364,10 @@ EXCEPTION WHEN lock_not_available THEN
 END
 "]).
 
-%% `p_again': begins another epoch in the same stretch, if the newest is still that one. `p_store':
-%% the store id of an epoch that it begins, or NULL to begin none.
+%% `p_again': begins another epoch in the same stretch, if the newest is still that one. An append
+%% that has found its epoch to be the newest may be on its way then, and `after' mustn't be below its
+%% row. So this waits for it, and the next append for this. With a new stretch there is no such
+%% append: the server has been started since. `p_store': the store id of an epoch that it begins.
 open() ->
     function("open",
              "p_store int8, p_again int4, OUT o_n int4, OUT o_last int8, OUT o_floor int8, "
@@ -375,6 +379,9 @@ DECLARE
   v_now text := halley_cluster.stretch();
   v_left int := 10;
 BEGIN", durable(), "
+  IF p_again IS NOT NULL THEN
+    LOCK TABLE halley_cluster.epochs IN ACCESS EXCLUSIVE MODE;
+  END IF;
   LOOP
     SELECT e.n, e.stretch INTO o_n, v_stretch FROM halley_cluster.epochs e ORDER BY e.n DESC
     LIMIT 1;

@@ -265,7 +265,8 @@ copied(Fun, #state{settings = Settings, epoch = Epoch}, Session) ->
             {"SELECT user_id, subject FROM halley_cluster.follows", [bytea, bytea]}, Ms,
             fun(Rows) -> Fun({follows, Rows}) end, S) end,
         fun(S) -> halley_cluster_connection:copy(
-            {"SELECT subject, seq, event FROM halley_cluster.kept", [bytea, int8, bytea]}, Ms,
+            {"SELECT subject, seq, at, event FROM halley_cluster.kept",
+             [bytea, int8, int8, bytea]}, Ms,
             fun(Rows) -> Fun({kept, Rows}) end, S) end,
         fun(S) -> halley_cluster_connection:copy(
             {"SELECT id, record FROM halley_cluster.keys", [bytea, bytea]}, Ms,

@@ -34,7 +34,7 @@
                 | {keep, Subject :: halley_id:id(), seq(), Event :: binary()}
                 | {clear, Subject :: halley_id:id()}
                 | {key, Id :: binary(), Record :: binary() | removed}.
-%% `last': of the stretch before it, the last seq that is good. The first epoch's `after' is 0.
+%% `after': of the stretch before it, the last seq that is good. The first epoch's is 0.
 -type epoch() :: #{n := pos_integer(), store := halley_cursor:store(), 'after' := seq()}.
 %% `floor': reading can begin after this seq. `epochs': the newest first, at least one.
 -type opened() :: #{last := seq(), floor := seq(), epochs := [epoch(), ...], at := at_ms()}.
@@ -45,9 +45,10 @@
                    seen := at_ms()}.
 -type engine() :: term().
 -type settings() :: map().
-%% Rows of one kind; a snapshot calls for each kind as often as it needs.
+%% Rows of one kind; a snapshot calls for each kind as often as it needs. `at_ms()': of the row that
+%% had the value.
 -type snapshot_rows() :: {follows, [{User :: halley_id:id(), Subject :: halley_id:id()}]}
-                       | {kept, [{Subject :: halley_id:id(), seq(), Event :: binary()}]}
+                       | {kept, [{Subject :: halley_id:id(), seq(), at_ms(), Event :: binary()}]}
                        | {keys, [{Id :: binary(), Record :: binary()}]}.
 
 %% Connects, and checks that the tables are there and of a version that this brain knows. If the

@@ -112,7 +112,7 @@ parts(Kind) -> receive {Kind, Rows} -> Rows ++ parts(Kind) after 0 -> [] end.
 changes(Config) ->
     {Engine, _} = open(Config),
     Odd = <<"Jos\x{e9} \x{1f600} '\""/utf8>>,
-    {ok, _} = append(0, 1, token(), <<>>, [
+    {ok, At} = append(0, 1, token(), <<>>, [
         {follow, <<"ann">>, <<"news">>}, {follow, <<"bob">>, <<"news">>},
         {follow, <<"ann">>, <<"news">>}, {follow, Odd, <<"sport">>},
         {unfollow, <<"bob">>, <<"news">>}, {unfollow, <<"bob">>, <<"sport">>},
@@ -120,13 +120,14 @@ changes(Config) ->
         {keep, <<"gone">>, 1, <<"x">>}, {clear, <<"gone">>},
         {key, <<"k1">>, <<"record">>}, {key, <<"k2">>, <<"x">>}, {key, <<"k2">>, removed}], Engine),
     ?assertEqual({1, #{follows => lists:sort([{<<"ann">>, <<"news">>}, {Odd, <<"sport">>}]),
-                       kept => [{<<"news">>, 1, <<0, 255>>}], keys => [{<<"k1">>, <<"record">>}]}},
+                       kept => [{<<"news">>, 1, At, <<0, 255>>}], keys => [{<<"k1">>, <<"record">>}]}},
                  snapshot(Engine)),
     {ok, _} = append(1, 2, token(), <<>>, [
         {follow, <<"bob">>, <<"ann">>}, {follow, <<"ann">>, <<"bob">>}, {forget, <<"ann">>},
         {follow, <<"ann">>, <<"later">>}, {key, <<"k1">>, <<"other">>}], Engine),
     ?assertEqual({2, #{follows => lists:sort([{<<"ann">>, <<"later">>}, {Odd, <<"sport">>}]),
-                       kept => [{<<"news">>, 1, <<0, 255>>}], keys => [{<<"k1">>, <<"other">>}]}},
+                       kept => [{<<"news">>, 1, At, <<0, 255>>}],
+                       keys => [{<<"k1">>, <<"other">>}]}},
                  snapshot(Engine)),
     Many = [{follow, integer_to_binary(N), <<"many">>} || N <- lists:seq(1, 5000)],
     {ok, _} = append(2, 3, token(), <<>>, Many, Engine),
@@ -155,9 +156,9 @@ snapshot_of_one_row(Config) ->
     receive {'DOWN', Monitor, process, Writer, Reason} -> ?assertEqual(normal, Reason) end,
     lists:foreach(fun
         ({0, #{follows := [], kept := [], keys := []}}) -> ok;
-        ({At, Tables}) ->
+        ({At, #{kept := [{<<"s">>, _, Ms, _}]} = Tables}) ->
             Text = integer_to_binary(At),
-            ?assertEqual(#{follows => [{Text, <<"s">>}], kept => [{<<"s">>, At, Text}],
+            ?assertEqual(#{follows => [{Text, <<"s">>}], kept => [{<<"s">>, At, Ms, Text}],
                            keys => [{<<"k">>, Text}]}, Tables)
     end, Snapshots),
     ?assert(length(lists:usort([At || {At, _} <- Snapshots])) > 1).

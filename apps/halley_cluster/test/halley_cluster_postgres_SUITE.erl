@@ -17,7 +17,8 @@ suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [backend_killed, takes_place_later, cancelled_wait, terminated_wait,
-     waits_whatever_the_role_has, dump_restored, data_restored, other_stretch, server_restarted,
+     waits_whatever_the_role_has, dump_restored, data_restored,
+     epoch_waits_for_an_append, other_stretch, server_restarted,
      trim_with_a_backup, trims_at_once, trim_in_order, at_is_never_below, plans_use_the_key,
      no_tables, other_version, isolation, install_twice, install_mends, another_role, warns,
      primary_of_several, no_host, refused_login, nothing_stays_in_the_session].
@@ -184,6 +185,29 @@ data_restored(Config) ->
     ?assertEqual({conflict, 7}, append(10, 11, token(), <<>>, Engine)),
     ?assertEqual(ahead, ?ENGINE:read(10, 1000, Handle)),
     {_, #{last := 7, epochs := [#{n := 2, 'after' := 7}, _]}} = open(Config).
+
+%% A brain finds that rows are gone while an append is on its way that was begun in the epoch of
+%% before: its row isn't beyond the `after' of the new one.
+epoch_waits_for_an_append(Config) ->
+    C = ?config(c, Config),
+    {{?ENGINE, Handle} = Engine, _} = open(Config),
+    {ok, _} = append(0, 1, token(), <<>>, Engine),
+    slow(C, 3),
+    _ = appends(1, 2, token(), Config),
+    _ = waiting(C, "PgSleep"),
+    ?assert(lists:member(?ENGINE:read(9, 1000, Handle), [ahead, {error, away}])),
+    {{ok, _}, _} = answer(),
+    ok = sql(C, "drop trigger slow on halley_cluster.log_0"),
+    eventually(ahead, fun() ->
+        {{?ENGINE, Its}, _} = open(Config),
+        ?ENGINE:read(9, 1000, Its)
+    end),
+    {{?ENGINE, Last}, #{last := End, epochs := [#{'after' := After} | _] = Epochs}} = open(Config),
+    %% The last of these rows may be of the new epoch.
+    ?assert(length(Epochs) > 1),
+    ?assert(After >= 2),
+    ?assert(End >= After),
+    ok = ?ENGINE:close(Last).
 
 %% A pooler gives a session another server: the epoch that the handle knows isn't the newest, or
 %% isn't this server's.

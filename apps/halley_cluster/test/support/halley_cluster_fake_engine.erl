@@ -141,8 +141,8 @@ called(snapshot, false, Ref, Fake) -> {reply, {error, away}, lost(Ref, Fake)};
 called(snapshot, true, _, Fake) ->
     #tables{follows = Follows, kept = Kept, keys = Keys} = tables(Fake),
     {reply, {ok, last(Fake), [{follows, maps:keys(Follows)},
-                              {kept, [{Subject, Seq, Event}
-                                      || {Subject, {Seq, Event}} <- maps:to_list(Kept)]},
+                              {kept, [{Subject, Seq, At, Event}
+                                      || {Subject, {Seq, At, Event}} <- maps:to_list(Kept)]},
                               {keys, maps:to_list(Keys)}]}, Fake};
 called({trim, OlderThan}, _, _, #fake{rows = Rows, floor = Floor} = Fake) ->
     Old = lists:takewhile(fun({#{at := At}, _}) -> At < OlderThan end, lists:reverse(Rows)),
@@ -209,7 +209,8 @@ compare(Prev, Token, #{last := Last, body := Body, changes := Changes},
                 [] -> Clock
             end,
             Row = #{prev => Prev, last => Last, at => At, token => Token, body => Body},
-            Tables = lists:foldl(fun change/2, tables(Fake), Changes),
+            Tables = lists:foldl(fun(Change, Before) -> change(Change, At, Before) end,
+                                 tables(Fake), Changes),
             {{ok, At}, Fake#fake{rows = [{Row, Tables} | Rows]}};
         Other -> {{conflict, Other}, Fake}
     end.
@@ -217,21 +218,21 @@ compare(Prev, Token, #{last := Last, body := Body, changes := Changes},
 tables(#fake{rows = [{_, Tables} | _]}) -> Tables;
 tables(#fake{rows = []}) -> #tables{}.
 
-change({follow, User, Subject}, #tables{follows = Follows} = Tables) ->
+change({follow, User, Subject}, _, #tables{follows = Follows} = Tables) ->
     Tables#tables{follows = Follows#{{User, Subject} => true}};
-change({unfollow, User, Subject}, #tables{follows = Follows} = Tables) ->
+change({unfollow, User, Subject}, _, #tables{follows = Follows} = Tables) ->
     Tables#tables{follows = maps:remove({User, Subject}, Follows)};
-change({forget, Id}, #tables{follows = Follows} = Tables) ->
+change({forget, Id}, _, #tables{follows = Follows} = Tables) ->
     Tables#tables{follows = maps:filter(fun({User, Subject}, true) ->
         User =/= Id andalso Subject =/= Id
     end, Follows)};
-change({keep, Subject, Seq, Event}, #tables{kept = Kept} = Tables) ->
-    Tables#tables{kept = Kept#{Subject => {Seq, Event}}};
-change({clear, Subject}, #tables{kept = Kept} = Tables) ->
+change({keep, Subject, Seq, Event}, At, #tables{kept = Kept} = Tables) ->
+    Tables#tables{kept = Kept#{Subject => {Seq, At, Event}}};
+change({clear, Subject}, _, #tables{kept = Kept} = Tables) ->
     Tables#tables{kept = maps:remove(Subject, Kept)};
-change({key, Id, removed}, #tables{keys = Keys} = Tables) ->
+change({key, Id, removed}, _, #tables{keys = Keys} = Tables) ->
     Tables#tables{keys = maps:remove(Id, Keys)};
-change({key, Id, Record}, #tables{keys = Keys} = Tables) ->
+change({key, Id, Record}, _, #tables{keys = Keys} = Tables) ->
     Tables#tables{keys = Keys#{Id => Record}}.
 
 read_after(After, MaxBytes, #fake{rows = Rows, floor = Floor} = Fake) ->
