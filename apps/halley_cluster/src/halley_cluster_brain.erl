@@ -39,6 +39,8 @@
 -define(VERSION, 1).
 %% Where the configuration has none.
 -define(RETENTION_MS, 600000).
+%% So much sooner than its publisher gives up an event has its answer, which says more.
+-define(BEFORE_PUBLISHER_MS, 500).
 
 -type job() :: {call, gen_server:from(), [halley_shard:draft()]}
              | {posts, Publisher :: pid(), [halley_shard:post()]}.
@@ -87,13 +89,17 @@ init(#{name := Name, joining := Place} = Settings) ->
     Boot = crypto:strong_rand_bytes(8),
     RetentionMs = application:get_env(halley, history_retention_ms, ?RETENTION_MS),
     Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => Head, epoch => Epoch,
-                                     graph => 0, bounds => #{retention_ms => RetentionMs}}),
+                                     graph => 0, bounds => bounds(RetentionMs)}),
     _ = [monitor(process, halley_shard:name(Shard)) || Shard <- shards()],
     %% Their heads are where the history begins, before there is a row.
     ok = committed(Head, halley_clock:wall_ms(), #{}),
     self() ! tick,
     _ = erlang:send_after(RetentionMs, self(), forget_before),
     {ok, #state{settings = Settings, boot = Boot, core = Core, before = Ids}}.
+
+bounds(RetentionMs) ->
+    AnswerMs = halley_limits:get(publish_ms_max) - ?BEFORE_PUBLISHER_MS,
+    #{retention_ms => RetentionMs, answer_ms_max => max(1, AnswerMs)}.
 
 -spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}, gen_server:from(),
                   #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
@@ -185,7 +191,7 @@ answer(Ref, {ok, #{before := Before, records := Records}}, State = #state{open =
     end;
 answer(Ref, {error, {Why, _}}, State = #state{open = Open}) ->
     {Jobs, Left} = maps:take(Ref, Open),
-    Error = case Why of overloaded -> overloaded; _ -> unavailable end,
+    Error = case Why of log_unknown -> unavailable; _ -> overloaded end,
     lists:foreach(fun(Job) -> refuse(Job, {error, Error}) end, Jobs),
     State#state{open = Left}.
 

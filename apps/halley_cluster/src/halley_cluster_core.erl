@@ -97,7 +97,8 @@ readiness(#core{readiness = Before} = S) ->
 %% For metrics and tests.
 -spec info(halley_cluster_state:core()) -> #{atom() => term()}.
 info(#core{mode = Mode, reader = Reader, proposals = Proposals, orderer = Orderer} = S) ->
-    #{mode => Mode, readiness => halley_cluster_state:readiness(S),
+    #{answer_ms_max := AnswerMs} = S#core.bounds,
+    #{mode => Mode, answer_ms_max => AnswerMs, readiness => halley_cluster_state:readiness(S),
       head => halley_cluster_reader:get(head, Reader),
       safe => halley_cluster_reader:get(safe, Reader),
       epoch => halley_cluster_reader:get(newest, Reader),

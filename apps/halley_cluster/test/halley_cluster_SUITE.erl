@@ -133,6 +133,9 @@ ended() ->
 
 event_for_everyone(Config) ->
     [A, B, C] = brains(Config),
+    %% The core's answer comes before a publisher gives up.
+    ?assert(maps:get(answer_ms_max, on(A, info, []))
+                < call(A, halley_limits, get, [publish_ms_max])),
     [ok = on(Brain, listen, [<<"ann">>]) || Brain <- [A, B, C]],
     {ok, #{id := Id, sessions := 1}} = on(A, publish, [<<"ann">>, 1]),
     [[Event], [Event], [Event]] = [on(Brain, heard_by, [<<"ann">>, 1]) || Brain <- [A, B, C]],
@@ -269,6 +272,8 @@ other_epoch(_) ->
     ok = epgsql_test_server:crash(Server),
     halley_cluster_test:eventually({not_ready, log_away}, fun() -> readiness(Old) end),
     ?assertEqual(running, on(Old, so_far, [])),
+    %% Nothing was done, and the publisher learns so.
+    ?assertEqual({error, overloaded}, on(Old, publish, [<<"ann">>, 4])),
     Again = epgsql_test_server:restart(Server),
     try
         ?assertMatch({other_store, _, Store}, on(Old, ended, [])),
