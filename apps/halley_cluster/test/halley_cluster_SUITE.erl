@@ -362,6 +362,10 @@ brain_that_joins(Config) ->
     try
         #{head := Head} = on(A, info, []),
         ?assertMatch(#{head := Same} when Same >= Head, on(D, info, [])),
+        %% It is one of them: its links and theirs to it are by the table of brains.
+        All = modes([D | brains(Config)], 1),
+        ?assertMatch({following, _}, hd(All)),
+        ?assertEqual(3, length([Brain || {following, Brain} <- All])),
         ok = on(D, listen, [<<"ann">>]),
         {ok, #{id := Id}} = on(A, publish, [<<"ann">>, 101]),
         ?assertMatch([{Id, _, 101}], on(D, heard_by, [<<"ann">>, 1]))

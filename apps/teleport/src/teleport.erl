@@ -18,7 +18,7 @@
 
 -export([start/0, send/2, send/3, cast/2, cast/3, call/2, call/3, gs_call/3]).
 -export([monitor/1, demonitor/1, monitor_peer/1, demonitor_peer/1]).
--export([connect/1, disconnect/1, peers/0, status/1, connections_refused/0]).
+-export([connect/1, disconnect/1, add_peer/2, peers/0, status/1, connections_refused/0]).
 -export([name_for_node/1]).
 -export_type([dest/0, options/0, status/0, problem/0]).
 
@@ -134,6 +134,11 @@ connect(Node) ->
 %% the next `connect/1' dials.
 -spec disconnect(node()) -> ok.
 disconnect(Node) -> teleport_peers:disconnect(Node).
+
+%% From now on a node of this name may dial, and is dialled there, as if `peers' had it. A link that
+%% is there stays.
+-spec add_peer(node(), {inet:ip_address() | inet:hostname(), inet:port_number()}) -> ok.
+add_peer(Node, Place) -> teleport_options:add_peer(Node, Place).
 
 %% The nodes to which there is a link.
 -spec peers() -> [node()].

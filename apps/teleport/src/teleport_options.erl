@@ -97,6 +97,14 @@ is_within(N, Min, Max) -> is_integer(N) andalso N >= Min andalso N =< Max.
 -spec put(options()) -> ok.
 put(Options) -> persistent_term:put(?MODULE, Options).
 
+%% By one process at a time.
+-spec add_peer(node(), {inet:ip_address() | inet:hostname(), inet:port_number()}) -> ok.
+add_peer(Node, Place) ->
+    case ?MODULE:get() of
+        #{peers := #{Node := Place}} -> ok;
+        #{peers := Peers} = Options -> put(Options#{peers := Peers#{Node => Place}})
+    end.
+
 -spec get() -> options().
 get() -> persistent_term:get(?MODULE).
 

@@ -11,7 +11,7 @@
 
 -type running() :: {Peer :: pid(), node()}.
 
-%% All know each other's addresses from the beginning; which of them are members the log says.
+%% They find each other by the log's table of brains.
 -spec start(pos_integer(), halley_cluster_postgres:settings()) -> [running()].
 start(Count, Engine) -> start(Count, Engine, []).
 
@@ -19,8 +19,8 @@ start(Count, Engine) -> start(Count, Engine, []).
 -spec start(pos_integer(), halley_cluster_postgres:settings(), [{atom(), term()}]) -> [running()].
 start(Count, Engine, Env) ->
     Nodes = [new_node() || _ <- lists:seq(1, Count)],
-    Places = maps:from_list([{Node, {{127, 0, 0, 1}, free_port()}} || {_, Node} <- Nodes]),
-    [ok = call(Node, ?MODULE, brain, [#{engine => Engine, places => Places, env => Env}])
+    [ok = call(Node, ?MODULE, brain, [#{dir => dir(Node), engine => Engine, port => free_port(),
+                                         env => Env}])
      || Node <- Nodes],
     Nodes.
 
@@ -28,7 +28,7 @@ start(Count, Engine, Env) ->
 -spec start_single() -> [running()].
 start_single() ->
     Node = new_node(),
-    ok = call(Node, ?MODULE, brain, [none]),
+    ok = call(Node, ?MODULE, brain, [#{dir => dir(Node)}]),
     [Node].
 
 new_node() ->
@@ -39,8 +39,12 @@ new_node() ->
         args => ["-kernel", "logger_level", "error", "-connect_all", "false",
                  "-kernel", "prevent_overlapping_partitions", "false", "-pa" | Paths]}),
     Running = {Peer, Node},
-    persistent_term:put({?MODULE, Peer}, call(Running, ?MODULE, os_pid, [])),
+    persistent_term:put({?MODULE, Peer}, {call(Running, ?MODULE, os_pid, []),
+                                          string:trim(os:cmd("mktemp -d"))}),
     Running.
+
+%% Its data are there.
+dir({Peer, _}) -> element(2, persistent_term:get({?MODULE, Peer})).
 
 free_port() ->
     {ok, Listener} = gen_tcp:listen(0, [{ip, {127, 0, 0, 1}}]),
@@ -48,20 +52,13 @@ free_port() ->
     ok = gen_tcp:close(Listener),
     Port.
 
-brain(none) ->
-    {ok, _} = application:ensure_all_started(jiffy),
-    ok = application:set_env(halley, data_dir, string:trim(os:cmd("mktemp -d"))),
-    ok = halley_limits:set(#{}),
-    started(fun() -> {ok, _} = halley_sup:start_link() end);
-brain(#{engine := Postgres, places := Places, env := Env}) ->
+brain(#{dir := Dir, engine := Postgres, port := Port, env := Env}) ->
     Engine = {halley_cluster_postgres, Postgres},
-    Dir = string:trim(os:cmd("mktemp -d")),
-    {{_, _, _, _} = Ip, Port} = map_get(erlang:node(), Places),
     _ = [application:load(App) || App <- [teleport, halley, halley_cluster]],
     _ = [application:set_env(teleport, Key, Value)
-         || {Key, Value} <- [{ip, Ip}, {port, Port}, {address, "127.0.0.1"}, {secret, ?SECRET},
-                             {peers, maps:remove(erlang:node(), Places)}, {discovery, false},
-                             {silent_ms_max, 2000}, {ping_ms, 500}]],
+         || {Key, Value} <- [{ip, {127, 0, 0, 1}}, {port, Port}, {address, "127.0.0.1"},
+                             {secret, ?SECRET}, {discovery, false}, {silent_ms_max, 2000},
+                             {ping_ms, 500}]],
     ok = teleport:start(),
     {ok, _} = application:ensure_all_started(jiffy),
     {ok, _} = application:ensure_all_started(ssl),
@@ -79,7 +76,12 @@ brain(#{engine := Postgres, places := Places, env := Env}) ->
         {ok, _} = halley_sup:start_link(),
         {ok, _} = halley_cluster_sup:start_link(Settings)
     end),
-    ready(?READY_MS).
+    ready(?READY_MS);
+brain(#{dir := Dir}) ->
+    {ok, _} = application:ensure_all_started(jiffy),
+    ok = application:set_env(halley, data_dir, Dir),
+    ok = halley_limits:set(#{}),
+    started(fun() -> {ok, _} = halley_sup:start_link() end).
 
 %% The cluster's processes alone, with the data that are there.
 again() ->
@@ -111,15 +113,18 @@ ready(_) ->
 
 -spec stop([running()]) -> ok.
 stop(Nodes) ->
-    _ = [catch peer:stop(Peer) || {Peer, _} <- Nodes],
+    lists:foreach(fun ended/1, Nodes).
+
+ended({Peer, _} = Node) ->
+    _ = (catch peer:stop(Peer)),
+    _ = file:del_dir_r(dir(Node)),
     ok.
 
 %% As a machine that loses its power.
 -spec kill(running()) -> ok.
-kill({Peer, _}) ->
-    _ = os:cmd("kill -KILL " ++ persistent_term:get({?MODULE, Peer})),
-    _ = (catch peer:stop(Peer)),
-    ok.
+kill({Peer, _} = Node) ->
+    _ = os:cmd("kill -KILL " ++ element(1, persistent_term:get({?MODULE, Peer}))),
+    ended(Node).
 
 name({_, Node}) -> atom_to_binary(Node).
 
