@@ -1,6 +1,6 @@
-%% The promises of `halley_log_engine', by each engine: the fake one that tests of the core use,
-%% PostgreSQL alone, and PostgreSQL that waits for a standby. Failures that only PostgreSQL has are
-%% in `halley_cluster_postgres_SUITE' and `halley_cluster_standby_SUITE'.
+%% The promises of `halley_log_engine', by each engine: the fake one of other tests, PostgreSQL
+%% alone, and PostgreSQL that waits for a standby. Failures that only PostgreSQL has are in
+%% `halley_cluster_postgres_SUITE' and `halley_cluster_standby_SUITE'.
 -module(halley_cluster_engine_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -176,7 +176,7 @@ writing(Prev, Engine) ->
 
 %% --- retention and lost rows ---------------------------------------------------------------------
 
-%% Segments are short, two brains append and trim, and a third reads from the beginning.
+%% Segments are short, and two brains append and trim.
 old_rows_go(Config) ->
     {{Module, Handle} = Engine, _} = open([{retention_ms, 120} | Config]),
     {Other, _} = open([{retention_ms, 120} | Config]),

@@ -2,7 +2,7 @@
 %% They are read once, at the start, and kept in a persistent term.
 -module(teleport_options).
 
--export([read/0, check/1, put/1, get/0, queue_bytes_max/0]).
+-export([read/0, check/1, put/1, get/0, add_peer/2, queue_bytes_max/0]).
 -export_type([options/0]).
 
 %% `ip', `port': where it listens; all addresses and any free port if not given. `address': by which

@@ -1,25 +1,23 @@
 %% An engine for tests: a process with the chain and the tables in its memory, which several brains
 %% share. It keeps the promises of `halley_log_engine', and fails on demand:
 %%
-%%   `fault/2'      what becomes of the next append: `unknown_done' (it took place), `unknown_lost'
-%%                  (it didn't), `unknown_later' (it takes place at `release/1', if its place is
-%%                  still free), `overtaken' (another writer's row comes first), `{error, Away}'
 %%   `away/1', `back/1'   no call is answered until then
 %%   `fail_over/2'  the last rows are lost, as by an asynchronous standby, and a new stretch begins
 %%   `advance/2'    its clock
+%%
+%% Unknown outcomes and lies are those of the simulator's engine (`halley_cluster_model').
 -module(halley_cluster_fake_engine).
 -behaviour(halley_log_engine).
 -behaviour(gen_server).
 
--export([start/0, stop/1, settings/1, fault/2, release/1, away/1, back/1, fail_over/2, advance/2,
-         rows/1]).
+-export([start/0, stop/1, settings/1, away/1, back/1, fail_over/2, advance/2]).
 -export([open/1, close/1, append/4, read/3, snapshot/2, trim/2, take/5, give/4, brains/2,
          position/2, save_position/3]).
 -export([init/1, handle_call/3, handle_cast/2]).
 
 %% `tables' as they were after each row: `rows' has the newest first.
 -record(fake, {rows = [], base = 0, floor = 0, epochs = [], stretch = 1, handles = #{},
-               faults = [], held = [], is_away = false, clock = 1000000, roles = #{}, brains = #{},
+               is_away = false, clock = 1000000, roles = #{}, brains = #{},
                positions = #{}}).
 -record(tables, {follows = #{}, kept = #{}, keys = #{}}).
 
@@ -29,11 +27,6 @@ stop(Pid) -> gen_server:stop(Pid).
 
 settings(Pid) -> #{fake => Pid}.
 
-fault(Pid, Fault) -> gen_server:call(Pid, {fault, Fault}).
-
-%% Appends whose outcome was unknown arrive.
-release(Pid) -> gen_server:call(Pid, release).
-
 away(Pid) -> gen_server:call(Pid, {away, true}).
 
 back(Pid) -> gen_server:call(Pid, {away, false}).
@@ -42,9 +35,6 @@ back(Pid) -> gen_server:call(Pid, {away, false}).
 fail_over(Pid, Count) -> gen_server:call(Pid, {fail_over, Count}).
 
 advance(Pid, Ms) -> gen_server:call(Pid, {advance, Ms}).
-
-%% The whole chain, from the oldest.
-rows(Pid) -> gen_server:call(Pid, rows).
 
 open(#{fake := Pid}) ->
     case gen_server:call(Pid, open) of
@@ -86,23 +76,12 @@ init(none) -> {ok, #fake{}}.
 
 handle_cast(_, Fake) -> {noreply, Fake}.
 
-handle_call({fault, Fault}, _, #fake{faults = Faults} = Fake) ->
-    {reply, ok, Fake#fake{faults = Faults ++ [Fault]}};
-handle_call(release, _, #fake{held = Held, stretch = Stretch} = Fake) ->
-    {reply, ok, lists:foldl(fun
-        ({Its, Prev, Token, Group}, Acc) when Its =:= Stretch ->
-            {_, After} = compare(Prev, Token, Group, Acc),
-            After;
-        (_, Acc) -> Acc
-    end, Fake#fake{held = []}, lists:reverse(Held))};
 handle_call({away, IsAway}, _, Fake) ->
     {reply, ok, Fake#fake{is_away = IsAway, handles = #{}}};
 handle_call({fail_over, Count}, _, #fake{rows = Rows, stretch = Stretch} = Fake) ->
     {reply, ok, Fake#fake{rows = lists:nthtail(Count, Rows), stretch = Stretch + 1}};
 handle_call({advance, Ms}, _, #fake{clock = Clock} = Fake) ->
     {reply, ok, Fake#fake{clock = Clock + Ms}};
-handle_call(rows, _, #fake{rows = Rows} = Fake) ->
-    {reply, [Row || {Row, _} <- lists:reverse(Rows)], Fake};
 handle_call(open, _, #fake{is_away = true} = Fake) ->
     {reply, {error, away}, Fake};
 handle_call(open, _, Fake) ->
@@ -132,9 +111,10 @@ last(#fake{rows = [], base = Base}) -> Base.
 
 lost(Ref, #fake{handles = Handles} = Fake) -> Fake#fake{handles = maps:remove(Ref, Handles)}.
 
-called({append, Prev, Token, Group}, IsCurrent, Ref, Fake) ->
-    {Fault, Left} = fault(Fake),
-    append(Fault, IsCurrent, {Prev, Token, Group}, Ref, Left);
+called({append, _, _, _}, false, Ref, Fake) -> {reply, new_stretch, lost(Ref, Fake)};
+called({append, Prev, Token, Group}, true, _, Fake) ->
+    {Answer, After} = compare(Prev, Token, Group, Fake),
+    {reply, Answer, After};
 called({read, _, _}, false, Ref, Fake) -> {reply, {error, away}, lost(Ref, Fake)};
 called({read, After, MaxBytes}, true, _, Fake) -> read_after(After, MaxBytes, Fake);
 called(snapshot, false, Ref, Fake) -> {reply, {error, away}, lost(Ref, Fake)};
@@ -178,27 +158,6 @@ held(Role, Brain, Term, TtlMs, #fake{roles = Roles, clock = Clock} = Fake) ->
     {reply, {held, Term}, Fake#fake{roles = Roles#{Role => {Brain, Term, Clock + TtlMs}}}}.
 
 %% --- appending and reading -----------------------------------------------------------------------
-
-fault(#fake{faults = []} = Fake) -> {none, Fake};
-fault(#fake{faults = [Fault | Faults]} = Fake) -> {Fault, Fake#fake{faults = Faults}}.
-
-append({error, _} = Error, _, _, _, Fake) -> {reply, Error, Fake};
-append(_, false, _, Ref, Fake) -> {reply, new_stretch, lost(Ref, Fake)};
-append(unknown_lost, true, _, Ref, Fake) -> {reply, unknown, lost(Ref, Fake)};
-append(unknown_done, true, {Prev, Token, Group}, Ref, Fake) ->
-    {_, After} = compare(Prev, Token, Group, Fake),
-    {reply, unknown, lost(Ref, After)};
-append(unknown_later, true, {Prev, Token, Group}, Ref, #fake{held = Held} = Fake) ->
-    {reply, unknown,
-     lost(Ref, Fake#fake{held = [{Fake#fake.stretch, Prev, Token, Group} | Held]})};
-append(overtaken, true, Wanted, Ref, Fake) ->
-    Last = last(Fake),
-    {_, After} = compare(Last, crypto:strong_rand_bytes(16),
-                         #{last => Last + 1, body => <<>>, changes => []}, Fake),
-    append(none, true, Wanted, Ref, After);
-append(none, true, {Prev, Token, Group}, _, Fake) ->
-    {Answer, After} = compare(Prev, Token, Group, Fake),
-    {reply, Answer, After}.
 
 compare(Prev, Token, #{last := Last, body := Body, changes := Changes},
         #fake{rows = Rows, clock = Clock} = Fake) ->
