@@ -88,7 +88,7 @@ segments_of_log() ->
         end)]).
 
 %% Where the chain ends, or would go on if it has no rows. In plpgsql, which keeps its plan: a
-%% function in SQL that isn't part of its caller's plan is planned at each call, which took 0.7 ms.
+%% function in SQL that isn't part of its caller's plan is planned at each call.
 last() ->
     function("last", "", "RETURNS int8", "plpgsql STABLE", "", "
 BEGIN

@@ -3,8 +3,8 @@
 %%
 %% It leaves nothing in the session. A pooler that gives each transaction another connection of the
 %% server (PgBouncer's transaction mode) can stand between, which a kept statement doesn't allow.
-%% The server parses the text each time. Our texts call one function, whose own statements the
-%% server keeps prepared, so that costs some 30 us.
+%% The server parses the text each time; but our texts call one function, whose own statements it
+%% keeps prepared.
 -module(halley_cluster_once).
 -behaviour(epgsql_command).
 
