@@ -287,7 +287,7 @@ impl Http {
         if api || !is_me(path) {
             return Ok(None);
         }
-        let principal = sessions.principal(io, req)?;
+        let principal = sessions.tokens().principal(&mut io.conns, req)?;
         let user = io.conns.table.limits.hasher.name(principal.user.as_bytes());
         io.conns.user_may_ask(user)?;
         Ok(Some((principal, user)))

@@ -16,6 +16,7 @@ use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::{Exchange, Stage};
 use crate::sessions::base::io::Io;
+use crate::sessions::base::requests;
 use crate::sessions::users::identity;
 
 /// The `Retry-After` of an edge that waits for its brain.
@@ -99,7 +100,7 @@ impl Http {
     /// Answers what can't be read on with, and closes.
     pub fn refuse(&mut self, io: &mut Io, sessions: &mut Sessions, index: u32, error: &HttpError) {
         io.conns.stats.count_error(error.status);
-        sessions.request_gone(io, index);
+        requests::gone(io, index);
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         let begun = exchange_of(&mut io.conns, index).is_some_and(|e| e.answer_left.is_some());
         if !begun {

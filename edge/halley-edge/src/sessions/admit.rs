@@ -49,7 +49,7 @@ impl Sessions {
         self.admission.wait(conn);
         io.conns.stats.add(Stat::BrainWaits, u64::from(!io.link.is_synced()));
         let ms = io.conns.settings.brain_away_ms_max;
-        self.set_deadline(&mut io.conns, index, ms);
+        self.tokens.set_deadline(&mut io.conns, index, ms);
     }
 
     /// The deadline of a stream that waits, or of one that the brain opens, has come.
@@ -66,7 +66,7 @@ impl Sessions {
             let settings = &io.conns.settings;
             let most_ms = settings.brain_away_ms_max + settings.admission_wait_ms_max;
             if waited_ms < most_ms {
-                return self.set_deadline(&mut io.conns, index, most_ms - waited_ms);
+                return self.tokens.set_deadline(&mut io.conns, index, most_ms - waited_ms);
             }
         }
         if is_synced && !waits {
@@ -83,7 +83,7 @@ impl Sessions {
     /// The link has ended: a stream that the brain was to open waits for the next one.
     pub fn waits_for_brain(&mut self, io: &mut Io, index: u32) {
         let ms = io.conns.settings.brain_away_ms_max;
-        self.set_deadline(&mut io.conns, index, ms);
+        self.tokens.set_deadline(&mut io.conns, index, ms);
     }
 
     /// Lets those through whose turn it is.
@@ -135,7 +135,7 @@ impl Sessions {
             let mut out = Vec::new();
             sse::head(&mut out, &options);
             sse::busy(&mut out, framing, retry_ms);
-            self.push(io, index, out.into());
+            self.writer(io).push(index, out.into());
         }
         self.close_after_flush(io, index, CloseReason::Client);
     }

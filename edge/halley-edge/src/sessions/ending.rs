@@ -1,15 +1,15 @@
 //! How sessions and requests end, and what the brain hears of it.
 
-use halley_link::{CloseReason, ClosedSession, Frame};
+use halley_link::{CloseReason, ClosedSession};
 use halley_wire::websocket::close_code;
 
 use crate::conns::LINGER_MS;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
-use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::SESSION_LATE;
 use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
+use crate::sessions::base::requests;
 use crate::transport::Transport;
 
 impl Sessions {
@@ -18,18 +18,18 @@ impl Sessions {
         if matches!(io.conns.phase(index), Phase::Free | Phase::Left) {
             return;
         }
-        self.request_gone(io, index);
         self.leave(io, index, reason);
         io.conns.remove(index);
     }
 
     /// The session, if it is one, is over: tells the brain if it knows the number.
     pub fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
-        self.replays.forget(&mut io.conns, index);
+        self.websockets.gone(io, index);
+        requests::gone(io, index);
+        self.delivery.forget(&mut io.conns, index);
         groups::remove(io, index);
         self.tokens.forget(index);
         self.subscriptions.forget(index);
-        self.early_presence.remove(&index);
         self.rights_due.forget(index);
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
@@ -49,7 +49,6 @@ impl Sessions {
 
     /// Lets the outbox go out, then closes.
     pub fn close_after_flush(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
-        self.request_gone(io, index);
         self.leave(io, index, reason);
         // An answer may take its time on a slow way; a stream's last words may not.
         let Some(slot) = io.conns.slot(index) else { return };
@@ -75,23 +74,11 @@ impl Sessions {
             Phase::Live => {
                 let mut out = Vec::new();
                 transport.end(&mut out, text);
-                self.push(io, index, out.into());
+                self.writer(io).push(index, out.into());
                 self.close_after_flush(io, index, reason);
             }
             Phase::Waiting | Phase::Opening => self.refuse_stream(io, index, &SESSION_LATE),
             _ => {}
-        }
-    }
-
-    /// The client of a request that waits for the brain is gone, or no longer to be answered (8.6).
-    pub fn request_gone(&mut self, io: &mut Io, index: u32) {
-        self.websockets.gone(io, index);
-        let conn = io.conns.table.conn(index);
-        let Some(exchange) = exchange_of(&mut io.conns, index) else { return };
-        let place = exchange.in_flight.take();
-        if place.is_some() {
-            io.conns.request_is_over(place);
-            io.link.send(&Frame::RequestGone { conn });
         }
     }
 }

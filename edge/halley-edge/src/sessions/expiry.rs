@@ -2,8 +2,6 @@
 //! `users/tokens.rs`'s.
 
 use halley_link::CloseReason;
-use halley_wire::HttpError;
-use halley_wire::http1::head::Request;
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
@@ -11,7 +9,7 @@ use crate::sessions::base::detail::Conns;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
 use crate::sessions::sync;
-use crate::sessions::users::identity::{Principal, TOKEN_EXPIRED, TOKEN_MISSING};
+use crate::sessions::users::identity::{TOKEN_EXPIRED, TOKEN_MISSING};
 use crate::sessions::users::tokens::Tokens;
 use crate::settings::AuthMode;
 use crate::stats::Stat;
@@ -48,44 +46,11 @@ impl Sessions {
         }
     }
 
-    /// Which user asks for this.
-    ///
-    /// # Errors
-    /// What http.md 14.1 to 14.4 say.
-    pub fn principal<'r>(
-        &self,
-        io: &mut Io,
-        req: &Request<'r>,
-    ) -> Result<Principal<'r>, HttpError> {
-        self.tokens.principal(&mut io.conns, req)
-    }
-
-    /// Can a token be checked?
-    pub fn has_keys(&self) -> bool {
-        self.tokens.keys().is_some()
-    }
-
-    /// How long a session may be left alone at most: until its token expires, or the brain is late
-    /// with an operation.
-    pub fn session_ms(&self, conns: &Conns, index: u32) -> u64 {
-        let token_ms = self.tokens.left_ms(conns, index).unwrap_or(u64::MAX);
-        self.websockets
-            .until_ms(index)
-            .map_or(token_ms, |until_ms| token_ms.min(until_ms.saturating_sub(conns.clock.now_ms)))
-    }
-
-    /// Sees to it that somebody looks at a session when that is over, if it is soon.
+    /// Sees to it that a session is looked at when its token expires, or the brain is late with an
+    /// operation, if that is soon.
     pub fn watch_session(&self, conns: &mut Conns, index: u32) {
-        let ms = self.session_ms(conns, index);
-        if ms > conns.settings.stream_heartbeat_ms {
-            return;
-        }
-        conns.lower_deadline(index, ms);
-    }
-
-    /// Gives a session until so many milliseconds from now, or until it is over.
-    pub fn set_deadline(&self, conns: &mut Conns, index: u32, ms: u64) {
-        conns.set_deadline(index, ms.min(self.session_ms(conns, index)));
+        let ms = self.websockets.left_ms(conns, index);
+        self.tokens.watch(conns, index, ms);
     }
 
     /// Ends a session whose token has expired; false if it hasn't.
@@ -100,14 +65,14 @@ impl Sessions {
                 self.refuse_stream(io, index, &StreamError::of(&TOKEN_EXPIRED));
             }
             Phase::Live if transport == Transport::Poll => {
-                return self.polls.expired(&mut io.conns, index);
+                return self.delivery.poll_expired(&mut io.conns, index);
             }
             Phase::Live => {
                 // A held session goes on behind what it was replayed last, as its client knows.
                 let cursor = if buffered { b"" } else { io.link.cursor() };
                 let mut out = Vec::new();
                 transport.token_ended(&mut out, cursor, TOKEN_EXPIRED.code);
-                self.push(io, index, out.into());
+                self.writer(io).push(index, out.into());
                 self.close_after_flush(io, index, CloseReason::Expired);
             }
             _ => return false,

@@ -25,18 +25,13 @@
 pub mod admission;
 pub mod admit;
 pub mod base;
-pub mod deliver;
+pub mod delivery;
 pub mod ending;
 pub mod expiry;
-pub mod gaps;
-pub mod inspect;
-pub mod members;
 pub mod operations;
 pub mod poll;
 pub mod polls;
-pub mod presence;
 pub mod replay;
-pub mod replays;
 pub mod request;
 pub mod rights;
 pub mod stream;
@@ -48,17 +43,14 @@ pub mod users;
 pub mod websocket;
 pub mod ws;
 
-use std::collections::HashMap;
-
 use crate::random::Random;
 use crate::sessions::admission::Admission;
-use crate::sessions::poll::Polls;
-use crate::sessions::replay::Replays;
+use crate::sessions::base::io::Io;
+use crate::sessions::delivery::{Delivery, Writer};
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::subscriptions::rights_due::RightsDue;
 use crate::sessions::users::tokens::Tokens;
 use crate::sessions::ws::WebSockets;
-use crate::sessions::ws::compression::Compression;
 use crate::stats::Stats;
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; the folders
@@ -71,24 +63,16 @@ pub struct Sessions {
     tokens: Tokens,
     /// What sessions are subscribed to.
     subscriptions: Subscriptions,
-    /// What of presence came before a welcome, by index, as it is written behind that.
-    early_presence: HashMap<u32, Vec<u8>>,
-    /// What compresses and inflates for all.
-    compression: Compression,
+    /// What is written to them.
+    delivery: Delivery,
     /// Spreads clients over time.
     random: Random,
     /// Nobody gets a session any more.
     stopping: bool,
-    /// The sessions that wait for the end of their replay.
-    replays: Replays,
     /// The WebSockets of which the brain has a request.
     websockets: WebSockets,
     /// The sessions whose rights have changed.
     rights_due: RightsDue,
-    /// The cursor of the event in hand.
-    event_cursor: Vec<u8>,
-    /// Which polls are due.
-    polls: Polls,
 }
 
 impl Sessions {
@@ -98,16 +82,22 @@ impl Sessions {
             admission: Admission::default(),
             tokens: Tokens::default(),
             subscriptions: Subscriptions::default(),
-            early_presence: HashMap::new(),
-            compression: Compression::default(),
+            delivery: Delivery::new(),
             random: Random::new(),
             stopping: false,
-            replays: Replays::default(),
             websockets: WebSockets::default(),
             rights_due: RightsDue::default(),
-            event_cursor: Vec::new(),
-            polls: Polls::default(),
         }
+    }
+
+    /// What is written to them: the brain's frames, and anything else.
+    pub fn writer<'a>(&'a mut self, io: &'a mut Io) -> Writer<'a> {
+        Writer::new(io, &mut self.delivery, &self.tokens)
+    }
+
+    /// What users show of themselves, for requests.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     /// Nobody gets a session any more.
@@ -122,16 +112,16 @@ impl Sessions {
 
     /// Says how much was compressed and inflated.
     pub fn count_compressed(&self, stats: &mut Stats) {
-        self.compression.count(stats);
+        self.delivery.count(stats);
+        self.websockets.count(stats);
     }
 
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
-        self.compression.rest();
+        self.delivery.trim();
         self.admission.trim();
         self.tokens.trim();
         self.subscriptions.trim();
-        self.replays.trim();
         self.websockets.trim();
         self.rights_due.trim();
     }

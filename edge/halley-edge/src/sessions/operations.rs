@@ -233,7 +233,7 @@ impl Sessions {
         if io.conns.is_in(index, Phase::Live) {
             let mut out = Vec::new();
             halley_wire::websocket::encode::text(&mut out, text);
-            self.push(io, index, out.into());
+            self.writer(io).push(index, out.into());
         }
     }
 }

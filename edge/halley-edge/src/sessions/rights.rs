@@ -118,7 +118,7 @@ impl Sessions {
         match phase {
             Phase::Live if held => io.conns.push_beside_replay(index, text.into()),
             Phase::Live => io.conns.push(index, text.into()),
-            Phase::Opening => self.presence_waits(io, index, &text),
+            Phase::Opening => self.writer(io).waits_for_welcome(index, &text),
             _ => {}
         }
     }
@@ -161,7 +161,7 @@ impl Sessions {
                 let cursor = if held { b"" } else { io.link.cursor() };
                 let mut out = Vec::new();
                 transport.token_ended(&mut out, cursor, error.code);
-                self.push(io, index, out.into());
+                self.writer(io).push(index, out.into());
                 self.close_after_flush(io, index, CloseReason::CloseSessions);
             }
             _ => return,

@@ -17,7 +17,7 @@ use halley_wire::{article, ndjson, sse, target};
 use crate::conns::read::READS_PER_TURN;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
-use crate::sessions::base::detail::{Conns, Detail};
+use crate::sessions::base::detail::Detail;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::exchange::Reply;
 use crate::sessions::base::groups;
@@ -206,41 +206,10 @@ impl Sessions {
         let opening = Box::new(Opening { answer: out, reply, rights, since_ms, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
         if !cursor.is_empty() {
-            self.replays.hold(&mut io.conns, index, cursor);
+            self.delivery.hold(&mut io.conns, index, cursor);
         }
         self.admit(io, index);
         Ok(Opened::Session)
-    }
-
-    /// The session is there: the client may know (6.2), and what it goes on behind.
-    pub fn welcome(&mut self, conns: &mut Conns, index: u32, cursor: &[u8]) {
-        let Some(slot) = conns.slot(index) else { return };
-        // A poll says nothing before it has an answer, so it can wait for OPENED.
-        if slot.phase() != Phase::Opening || slot.transport == Transport::Poll {
-            return;
-        }
-        let transport = slot.transport;
-        let detail = conns.table.take_detail(index);
-        self.begin_session(conns, index);
-        if let Detail::Opening(opening) = detail {
-            let mut out = opening.answer;
-            let retry_ms = self.random.around(conns.settings.stream_retry_ms);
-            transport.welcome(&mut out, retry_ms, cursor);
-            if let Some(early) = self.early_presence.remove(&index) {
-                out.extend_from_slice(&early);
-            }
-            // Nothing comes before it.
-            conns.push(index, out.into());
-        }
-    }
-
-    /// From Opening to Live.
-    pub fn begin_session(&mut self, conns: &mut Conns, index: u32) {
-        let Some(slot) = conns.slot(index) else { return };
-        slot.deadline = 0;
-        conns.become_of(index, Phase::Live);
-        conns.stats.count(Stat::Streams);
-        self.watch_session(conns, index);
     }
 
     /// The stream doesn't come about: an HTTP error instead of its answer.
@@ -257,7 +226,7 @@ impl Sessions {
             let options = ResponseOptions { retry_after_s, challenge, ..options };
             let mut out = Vec::new();
             json_error(&mut out, error.status, error.code, error.message, &options);
-            self.push(io, index, out.into());
+            self.writer(io).push(index, out.into());
         }
         // There is no session that could have ended for a reason of its own.
         self.close_after_flush(io, index, CloseReason::Client);
@@ -265,7 +234,7 @@ impl Sessions {
 
     /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
     pub fn stream_readable(&mut self, io: &mut Io, index: u32) {
-        let inflated_max = self.compression.inflated() + INFLATED_PER_TURN;
+        let inflated_max = self.websockets.inflated() + INFLATED_PER_TURN;
         for _ in 0..READS_PER_TURN {
             let Some(slot) = io.conns.slot(index) else { return };
             if slot.transport == Transport::Poll {
@@ -295,7 +264,7 @@ impl Sessions {
             if read.is_none() {
                 return;
             }
-            if self.compression.inflated() > inflated_max {
+            if self.websockets.inflated() > inflated_max {
                 break;
             }
         }

@@ -1,13 +1,12 @@
 //! Sessions for the brain: all of them at a handshake, then each that opens or ends
 //! (`protocol/link.md` 6). State is replaced, never repaired.
 
-use halley_link::{CloseReason, ClosedSession, NumberedSession, Session};
+use halley_link::{CloseReason, Session};
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::transport::Transport;
 
 /// When a link has ended, and before a sync: what an earlier brain knows and said of the
 /// sessions is void. Gives how many there are.
@@ -53,7 +52,7 @@ impl Sessions {
         let conn = io.conns.table.conn(index);
         let Some(slot) = io.conns.slot(index) else { return };
         // 10.6: a held session goes on from its own cursor, all others from the link's.
-        let own = if slot.has(flag::BUFFERED) { self.replays.cursor(index) } else { None };
+        let own = if slot.has(flag::BUFFERED) { self.delivery.cursor(index) } else { None };
         let cursor = own.unwrap_or_default();
         let ours = matches!(slot.phase(), Phase::Opening | Phase::Live) && !slot.has(flag::DOOMED);
         if ours && !slot.has(flag::ANNOUNCED) {
@@ -69,41 +68,8 @@ impl Sessions {
             self.rights_again(io, index);
             if opening {
                 let ms = io.conns.settings.stream_open_ms_max;
-                self.set_deadline(&mut io.conns, index, ms);
+                self.tokens.set_deadline(&mut io.conns, index, ms);
             }
-        }
-    }
-
-    /// OPENED of one session. One that is doomed learns its number, so that its end can be told.
-    pub fn opened(&mut self, io: &mut Io, session: NumberedSession, cursor: &[u8]) {
-        let NumberedSession { conn, user_number } = session;
-        let Some((index, slot)) = io.conns.table.find(conn) else { return };
-        slot.user_number = user_number;
-        if slot.has(flag::DOOMED) && slot.phase() != Phase::Closing {
-            return;
-        }
-        // What was read before OPENED is written before it, and counts as OPENED (6.2).
-        self.deliver_pending_first(io, index);
-        let Some(slot) = io.conns.slot(index) else { return };
-        match slot.phase() {
-            Phase::Opening if slot.transport == Transport::Poll => {
-                self.poll_opened(io, index, cursor);
-            }
-            Phase::Opening => {
-                self.welcome(&mut io.conns, index, cursor);
-                self.replays.began(index, io.link.cursor());
-            }
-            // A poll that another brain opened may have waited for its number.
-            Phase::Live => self.poll_due_if_late(io, index),
-            Phase::Left | Phase::Closing => {
-                let knew = slot.clear(flag::ANNOUNCED);
-                let reason = slot.ended.unwrap_or(CloseReason::Client);
-                io.conns.forget_left(index);
-                if knew {
-                    io.link.closed(&ClosedSession { conn, user_number, reason });
-                }
-            }
-            Phase::Free | Phase::Proxy | Phase::Handshake | Phase::Http | Phase::Waiting => {}
         }
     }
 

@@ -18,7 +18,7 @@ use crate::sessions::base::exchange::Reply;
 use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
-use crate::sessions::replays::Replay;
+use crate::sessions::delivery::replays::Replay;
 use crate::sessions::users::identity::{NO_RIGHTS, Principal};
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -105,10 +105,10 @@ fn the_first_event_welcomes() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, mut client) = opening(&mut io);
     let delivered = with(&[conn, 99 << 24], |conns| {
-        sessions.deliver(&mut io, &event(1, b"{\"one\":1}"), conns.iter())
+        sessions.writer(&mut io).deliver(&event(1, b"{\"one\":1}"), conns.iter())
     });
     assert!(delivered.is_ok() && io.conns.is_in(index, Phase::Live));
-    sessions.opened(&mut io, number(conn), b"c");
+    sessions.writer(&mut io).opened(number(conn), b"c");
     settle(&mut io, &mut sessions);
     let (text, _) = read(&mut client);
     assert!(text.starts_with("head ") && text.ends_with("{\"one\":1}\n\n"), "{text}");
@@ -127,7 +127,7 @@ fn an_end_is_told_by_the_number() {
             settle(&mut io, &mut sessions);
             assert_eq!((io.conns.phase(index), brain.told(&mut io).len()), (Phase::Left, 0));
         }
-        sessions.opened(&mut io, number(conn), b"c");
+        sessions.writer(&mut io).opened(number(conn), b"c");
         settle(&mut io, &mut sessions);
         assert_eq!(brain.told(&mut io), ["Close"], "{reaped_first}");
         assert_eq!((io.conns.phase(index), io.conns.table.used()), (Phase::Free, 0));
@@ -141,13 +141,13 @@ fn an_end_is_told_by_the_number() {
 fn who_is_doomed_gets_nothing() {
     let ((mut io, _brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, mut client) = opening(&mut io);
-    sessions.opened(&mut io, number(conn), b"c");
+    sessions.writer(&mut io).opened(number(conn), b"c");
     io.conns.flush_dirty();
     read(&mut client);
     io.conns.doom(index, CloseReason::SlowConsumer);
     let delivered =
-        with(&[conn], |conns| sessions.deliver(&mut io, &event(1, b"{}"), conns.iter()));
-    sessions.push(&mut io, index, b"more"[..].into());
+        with(&[conn], |conns| sessions.writer(&mut io).deliver(&event(1, b"{}"), conns.iter()));
+    sessions.writer(&mut io).push(index, b"more"[..].into());
     settle(&mut io, &mut sessions);
     assert!(delivered.is_ok());
     assert_eq!((io.conns.stats.get(Stat::Stale), read(&mut client)), (1, (String::new(), true)));
@@ -160,7 +160,7 @@ fn what_is_in_flight_goes_first() {
     let (index, conn, mut client) = opening(&mut io);
     assert!(with(&[conn], |conns| groups::join(&mut io, 5, conns)).is_ok());
     assert!(groups::deliver(&mut io, 5, &event(1, b"{\"of\":\"group\"}")).is_ok());
-    sessions.push(&mut io, index, b"later"[..].into());
+    sessions.writer(&mut io).push(index, b"later"[..].into());
     settle(&mut io, &mut sessions);
     let (text, _) = read(&mut client);
     let places = ["head ", ": welcome", "{\"of\":\"group\"}", "later"].map(|part| text.find(part));
@@ -202,7 +202,7 @@ fn a_session_is_looked_at_when_it_ends() {
     let until_s = (io.conns.clock.unix_ms() / 1_000 + 5) as u32;
     let principal = Principal { until_s, ..Principal::nobody(NO_RIGHTS) };
     sessions.tokens.take(index, Transport::SseChunked, &principal);
-    sessions.set_deadline(&mut io.conns, index, 60_000);
+    sessions.tokens.set_deadline(&mut io.conns, index, 60_000);
     let deadline = io.conns.slot(index).unwrap().deadline;
     assert!(deadline > 0 && deadline < 100, "{deadline}");
     assert!(!sessions.expired(&mut io, index));
@@ -216,7 +216,7 @@ fn a_session_is_looked_at_when_it_ends() {
 fn an_end_is_told_once() {
     let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
     let (index, conn, _client) = opening(&mut io);
-    sessions.opened(&mut io, number(conn), b"c");
+    sessions.writer(&mut io).opened(number(conn), b"c");
     sessions.close_gently(&mut io, index, "bye", CloseReason::CloseSessions);
     sessions.end(&mut io, index, CloseReason::Client);
     assert_eq!(brain.told(&mut io), ["Close"]);
@@ -251,16 +251,16 @@ fn presence_has_room_beside_a_replay() {
     let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
     io.conns.settings.outbox_bytes_max = 100_000;
     let (index, conn, _client) = opening(&mut io);
-    sessions.replays.hold(&mut io.conns, index, b"c0");
-    sessions.opened(&mut io, number(conn), b"");
+    sessions.delivery.hold(&mut io.conns, index, b"c0");
+    sessions.writer(&mut io).opened(number(conn), b"");
     let tell = |io: &mut Io, sessions: &mut Sessions| {
-        with(&[conn], |conns| sessions.presence(io, &[b'1'; 30_000], conns));
+        with(&[conn], |conns| sessions.writer(io).presence(&[b'1'; 30_000], conns));
     };
     let replay = |io: &mut Io, sessions: &mut Sessions, bytes: usize| {
         let mut items = Vec::new();
         event(1, &vec![b'1'; bytes]).write(&mut items);
         let (items, heads) = (List::from_items(1, &items), List::from_items(0, &[]));
-        sessions.replay(io, conn, &Replay { flags: 0, cursor: b"", heads, items });
+        sessions.writer(io).replay(conn, &Replay { flags: 0, cursor: b"", heads, items });
         settle(io, sessions);
     };
     // The socket is full, and a REPLAY waits.

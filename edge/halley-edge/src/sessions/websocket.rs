@@ -12,6 +12,7 @@ use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::{Conns, Detail};
 use crate::sessions::base::io::Io;
+use crate::sessions::ws::compression::echo;
 use crate::sessions::ws::operation::NOT_TEXT;
 use crate::stats::Stat;
 
@@ -41,7 +42,7 @@ impl Sessions {
         };
         let mut rest = bytes;
         while !rest.is_empty() {
-            let inflater = if deflate { Some(self.compression.inflater()) } else { None };
+            let inflater = if deflate { Some(self.websockets.inflater()) } else { None };
             match decoder.decode_with(rest, &rules, inflater) {
                 Ok(decoded) => {
                     let consumed = decoded.consumed;
@@ -66,11 +67,13 @@ impl Sessions {
         match event {
             Event::Text(text) if ECHO => {
                 encode::text(&mut out, text);
-                out = self.compression.echo(io.conns.slot(index).map(|slot| slot.transport), out);
+                let transport = io.conns.slot(index).map(|slot| slot.transport);
+                out = echo(self.delivery.deflater(), transport, out);
             }
             Event::Binary(bytes) if ECHO => {
                 encode::binary(&mut out, bytes);
-                out = self.compression.echo(io.conns.slot(index).map(|slot| slot.transport), out);
+                let transport = io.conns.slot(index).map(|slot| slot.transport);
+                out = echo(self.delivery.deflater(), transport, out);
             }
             Event::Text(text) => {
                 io.conns.stats.count(Stat::Messages);
@@ -85,12 +88,12 @@ impl Sessions {
             Event::Ping(payload) => encode::pong(&mut out, payload),
             Event::Close(code) => {
                 encode::close(&mut out, *code, "");
-                self.push(io, index, out.into());
+                self.writer(io).push(index, out.into());
                 self.close_after_flush(io, index, CloseReason::Client);
                 return false;
             }
         }
-        self.push(io, index, out.into());
+        self.writer(io).push(index, out.into());
         io.conns.is_in(index, Phase::Live)
     }
 
@@ -103,7 +106,7 @@ impl Sessions {
         }
         let mut out = Vec::new();
         encode::text(&mut out, text);
-        self.push(io, index, out.into());
+        self.writer(io).push(index, out.into());
         io.conns.is_in(index, Phase::Live)
     }
 
@@ -124,7 +127,7 @@ impl Sessions {
     ) {
         let mut out = Vec::new();
         encode::close(&mut out, Some(code), text);
-        self.push(io, index, out.into());
+        self.writer(io).push(index, out.into());
         self.close_after_flush(io, index, reason);
     }
 

@@ -105,7 +105,7 @@ impl Worker {
     /// When the listeners fail.
     pub(crate) fn let_clients_in(&mut self) -> Result<(), LinkEnd> {
         let asks = self.io.conns.settings.auth_mode == AuthMode::Jwt;
-        if asks && !self.sessions.has_keys() && !self.acceptor.is_open() {
+        if asks && self.sessions.tokens().keys().is_none() && !self.acceptor.is_open() {
             return Ok(());
         }
         let timeout = Duration::from_millis(self.io.conns.settings.user_timeout_ms());

@@ -10,7 +10,7 @@ use crate::link::goodbye::LinkEnd;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::groups;
-use crate::sessions::replays::Replay;
+use crate::sessions::delivery::replays::Replay;
 use crate::worker::state::{RUN, Worker};
 
 /// What is taken in one round before anything is written: large enough for writes to gather when
@@ -71,7 +71,7 @@ impl Worker {
         let (io, sessions) = (&mut self.io, &mut self.sessions);
         match brought {
             Brought::Deliver { event, words } => {
-                sessions.deliver(io, &event, words.iter().map(Word::conn))
+                sessions.writer(io).deliver(&event, words.iter().map(Word::conn))
             }
             Brought::GroupDeliver { group, event } => groups::deliver(io, group, &event),
             Brought::Frame { kind, payload } => {
@@ -90,7 +90,7 @@ impl Worker {
         match *frame {
             // To a slot that doesn't follow the trunk (13.6).
             Frame::Deliver { event, conns } => {
-                self.sessions.deliver(&mut self.io, &event, conns.iter())
+                self.sessions.writer(&mut self.io).deliver(&event, conns.iter())
             }
             Frame::GroupDeliver { group, event } => groups::deliver(&mut self.io, group, &event),
             _ => self.of_sessions(frame),
@@ -102,24 +102,29 @@ impl Worker {
         match *frame {
             Frame::Opened { cursor, sessions } => {
                 self.io.link.cursor_moved(cursor);
-                for session in sessions.iter() {
-                    self.sessions.opened(&mut self.io, session, cursor);
-                }
+                let mut writer = self.sessions.writer(&mut self.io);
+                sessions.iter().for_each(|session| writer.opened(session, cursor));
             }
             Frame::Replay { conn, flags, cursor, heads, items } => {
-                self.sessions.replay(&mut self.io, conn, &Replay { flags, cursor, heads, items });
+                let replay = Replay { flags, cursor, heads, items };
+                self.sessions.writer(&mut self.io).replay(conn, &replay);
             }
             Frame::Gap { reason, from, to, cursor, conns } => {
                 let reason = std::str::from_utf8(reason).unwrap_or_default();
-                self.sessions.gap(&mut self.io, &Gap { reason, from, to }, cursor, conns);
+                let gap = Gap { reason, from, to };
+                self.sessions.writer(&mut self.io).gap(&gap, cursor, conns);
             }
             Frame::Cursor { cursor } => self.io.link.cursor_moved(cursor),
-            Frame::Presence { json, conns } => self.sessions.presence(&mut self.io, json, conns),
+            Frame::Presence { json, conns } => {
+                self.sessions.writer(&mut self.io).presence(json, conns)
+            }
             Frame::Ended { conn, reason, subjects } => {
                 self.sessions.ended(&mut self.io, conn, reason, subjects);
             }
             Frame::Keys { keys } => self.take_keys(keys)?,
-            Frame::Inspect { token, conn } => self.sessions.inspect(&mut self.io, token, conn),
+            Frame::Inspect { token, conn } => {
+                self.sessions.writer(&mut self.io).inspect(token, conn)
+            }
             Frame::GroupJoin { group, conns } => groups::join(&mut self.io, group, conns)?,
             Frame::GroupLeave { group, conns } => groups::leave(&mut self.io, group, conns),
             Frame::GroupEnd { group } => groups::end(&mut self.io, group),

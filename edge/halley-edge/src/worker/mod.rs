@@ -206,7 +206,7 @@ impl Worker {
             self.io.conns.ready.append(&mut self.http.paused);
         }
         self.reap();
-        self.sessions.serve_groups(&mut self.io);
+        self.sessions.writer(&mut self.io).serve_groups();
         self.sessions.answer_polls(&mut self.io);
         self.io.conns.flush_dirty();
         for index in std::mem::take(&mut self.io.conns.ready) {
@@ -258,7 +258,7 @@ impl Worker {
                     self.on_readable(index);
                 }
                 if buffered {
-                    self.sessions.replayed(&mut self.io, index);
+                    self.sessions.writer(&mut self.io).replayed(index);
                 }
             }
         }

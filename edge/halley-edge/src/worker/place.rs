@@ -148,7 +148,7 @@ impl Worker {
         log!("worker {}: link ended: {why}", self.index);
         // No OPENED is going to come: whoever leaves before the next handshake waits for none.
         sync::forget_numbers(&mut self.io);
-        self.sessions.owe_nothing();
+        self.sessions.writer(&mut self.io).owe_nothing();
         self.sessions.operations_lost(&mut self.io);
         for index in 0..self.io.conns.table.slots() {
             match self.io.conns.phase(index) {
@@ -158,7 +158,7 @@ impl Worker {
                     self.http.refuse(&mut self.io, &mut self.sessions, index, &NO_BRAIN);
                 }
                 Phase::Opening => self.sessions.waits_for_brain(&mut self.io, index),
-                Phase::Live => self.sessions.poll_due_if_late(&mut self.io, index),
+                Phase::Live => self.sessions.writer(&mut self.io).poll_due_if_late(index),
                 _ => {}
             }
         }

@@ -145,7 +145,7 @@ impl Worker {
                 let cursor = if buffered { b"" } else { self.io.link.cursor() };
                 let mut out = Vec::new();
                 transport.last_words(&mut out, cursor, retry_ms);
-                self.sessions.push(&mut self.io, index, out.into());
+                self.sessions.writer(&mut self.io).push(index, out.into());
                 self.sessions.close_gently(&mut self.io, index, "stopping", CloseReason::Stopping);
             }
             Phase::Free

@@ -81,7 +81,7 @@ impl Worker {
             }
             (Phase::Proxy, _) => self.io.conns.bad_header(index),
             (Phase::Live, Some(Detail::Opening(_))) => {
-                self.sessions.answer_poll_soon(&mut self.io.conns, index)
+                self.sessions.writer(&mut self.io).answer_poll_soon(index)
             }
             (Phase::Live, _) => {
                 self.sessions.operation_may_be_late(&mut self.io, index);
@@ -169,7 +169,7 @@ impl Worker {
         transport.heartbeat(&mut out, cursor);
         if !out.is_empty() {
             self.io.conns.stats.count(Stat::Heartbeats);
-            self.sessions.push(&mut self.io, index, out.into());
+            self.sessions.writer(&mut self.io).push(index, out.into());
         }
     }
 

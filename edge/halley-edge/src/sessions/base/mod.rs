@@ -5,6 +5,7 @@
 //! - `detail.rs`, `exchange.rs`, `form.rs`, `opening.rs` and `poll.rs` have the state of a
 //!   connection;
 //! - `groups.rs` has the groups that connections are members of;
+//! - `requests.rs` gives up a request that waits for the brain;
 //! - `answer.rs` is the brain's answer to a request, `errors.rs` has answers where the brain is
 //!   needed and can't be had.
 
@@ -17,3 +18,4 @@ pub mod groups;
 pub mod io;
 pub mod opening;
 pub mod poll;
+pub mod requests;

@@ -1,9 +1,11 @@
 //! The polls of a worker (`protocol/http.md` 11): events and gaps gather in their answers, and a
 //! list has those that are due. A poll's answer stands in its connection's detail (`base/poll.rs`).
 //!
-//! `sessions/polls.rs` opens, answers and ends polls; nothing in here knows of it.
+//! `delivery/polls.rs` writes the answers; after one, `next.rs` readies the connection for the next
+//! request.
 
 pub mod ahead;
+pub mod next;
 
 use halley_wire::Gap;
 

@@ -1,7 +1,7 @@
 //! The sessions of a worker that are held (`protocol/link.md` 10): each has a cursor of its own,
 //! and live events that wait for the end of its replay. [`hold`] says why, and what the bounds are.
 //!
-//! `sessions/replays.rs` writes to the client meanwhile; nothing in here knows of it.
+//! `delivery/replays.rs` writes to the client meanwhile; nothing in here knows of it.
 
 pub mod hold;
 

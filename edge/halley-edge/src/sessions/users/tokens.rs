@@ -75,6 +75,21 @@ impl Tokens {
         (until_s != FOREVER).then(|| until_ms.saturating_sub(conns.clock.unix_ms()))
     }
 
+    /// Gives a session until so many milliseconds from now, or until its token expires.
+    pub fn set_deadline(&self, conns: &mut Conns, index: u32, ms: u64) {
+        let left_ms = self.left_ms(conns, index).unwrap_or(u64::MAX);
+        conns.set_deadline(index, ms.min(left_ms));
+    }
+
+    /// Sees to it that a session is looked at in `ms`, or when its token expires, if that is before
+    /// the next heartbeat.
+    pub fn watch(&self, conns: &mut Conns, index: u32, ms: u64) {
+        let ms = self.left_ms(conns, index).unwrap_or(u64::MAX).min(ms);
+        if ms <= conns.settings.stream_heartbeat_ms {
+            conns.lower_deadline(index, ms);
+        }
+    }
+
     /// What a WebSocket's user, or a visitor without a token, may do (link.md 12.6).
     pub fn rights_of(&self, conns: &mut Conns, index: u32) -> Rc<str> {
         let tokenless = self.has_none(conns, index);

@@ -4,7 +4,7 @@
 //! - `operation.rs` parses messages and writes answers to them;
 //! - [`WebSockets`] has the operations, and `queue.rs` those of one WebSocket;
 //! - `request.rs` sends an operation to the brain, `earlier.rs` to one of an earlier build;
-//! - `compression.rs` has what deflates and inflates.
+//! - `compression.rs` agrees on compression.
 //!
 //! `sessions/websocket.rs` reads messages, and `sessions/operations.rs` carries them out; nothing
 //! in here knows of them.
@@ -18,6 +18,7 @@ pub mod request;
 use std::collections::{HashMap, VecDeque};
 
 use halley_link::{FLAG_END, FLAG_ERROR, Frame};
+use halley_wire::websocket::Inflater;
 
 use crate::limits::places::Place;
 use crate::sessions::base::answer::Answer;
@@ -26,6 +27,7 @@ use crate::sessions::base::io::Io;
 use crate::sessions::subscriptions::change::Change;
 use crate::sessions::ws::queue::{Done, Late, Operations, Sent, Turn, Waiting};
 use crate::settings::Settings;
+use crate::stats::{Stat, Stats};
 
 /// What came of a part of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,12 +48,16 @@ pub struct WebSockets {
     operations: HashMap<u32, Box<Operations>>,
     /// The number of the last operation that had one.
     number: u32,
+    /// Inflates messages for all; it has memory only while that happens.
+    inflater: Inflater,
 }
 
 impl WebSockets {
-    /// When an operation is late, by the worker's time; `None` without one.
-    pub fn until_ms(&self, index: u32) -> Option<u64> {
-        self.operations.get(&index).and_then(|operations| operations.until_ms())
+    /// In how many milliseconds an operation is late; never without one.
+    pub fn left_ms(&self, conns: &Conns, index: u32) -> u64 {
+        let operations = self.operations.get(&index);
+        let until_ms = operations.and_then(|operations| operations.until_ms());
+        until_ms.map_or(u64::MAX, |until_ms| until_ms.saturating_sub(conns.clock.now_ms))
     }
 
     /// What the operation in hand is going to change.
@@ -148,8 +154,27 @@ impl WebSockets {
         }
     }
 
+    /// What inflates messages.
+    pub fn inflater(&mut self) -> &mut Inflater {
+        &mut self.inflater
+    }
+
+    /// Bytes that were inflated so far.
+    pub fn inflated(&self) -> u64 {
+        self.inflater.totals().bytes_out
+    }
+
+    /// Says how much was inflated.
+    pub fn count(&self, stats: &mut Stats) {
+        let inflated = self.inflater.totals();
+        stats.set(Stat::Inflated, inflated.messages);
+        stats.set(Stat::InflatedFrom, inflated.bytes_in);
+        stats.set(Stat::InflatedTo, inflated.bytes_out);
+    }
+
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
+        self.inflater.rest();
         self.operations.shrink_to(2 * self.operations.len());
     }
 }

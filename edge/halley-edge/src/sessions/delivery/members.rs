@@ -1,18 +1,19 @@
 //! Events of groups (`protocol/link.md` 11) for the sessions that are their members: those in
-//! flight to one are written before anything else is ([`Sessions::push`]). `base/groups.rs` has the
+//! flight to one are written before anything else is ([`Writer::push`]). `base/groups.rs` has the
 //! groups.
 
 use crate::conns::table::{Phase, flag};
 use crate::groups::fan_out::{Bounds, Kept, Members, Now};
 use crate::outbox::Piece;
-use crate::sessions::Sessions;
 use crate::sessions::base::detail::Conns;
-use crate::sessions::base::io::Io;
+use crate::sessions::delivery::{Delivery, Writer};
+use crate::sessions::users::tokens::Tokens;
 use crate::stats::Stat;
 
 /// Sessions and their connections, as members of groups.
 struct Given<'w> {
-    sessions: &'w mut Sessions,
+    delivery: &'w mut Delivery,
+    tokens: &'w Tokens,
     conns: &'w mut Conns,
 }
 
@@ -38,15 +39,17 @@ impl Members for Given<'_> {
         };
         let (transport, buffered) = (slot.transport, slot.has(flag::BUFFERED));
         let phase = slot.phase();
-        let piece = event.piece(transport, self.sessions.compression.deflater());
+        let piece = event.piece(transport, &mut self.delivery.deflater);
         match phase {
-            Phase::Opening if !buffered => self.sessions.welcome(self.conns, index, b""),
+            Phase::Opening if !buffered => {
+                self.delivery.welcome(self.conns, self.tokens, index, b"");
+            }
             Phase::Opening | Phase::Live => {}
             _ => return,
         }
         self.conns.stats.count(Stat::GroupDelivered);
         if buffered {
-            self.sessions.buffer(self.conns, index, event.shard, event.seq, piece);
+            self.delivery.buffer(self.conns, index, event.shard, event.seq, piece);
         } else {
             self.conns.stats.count(Stat::Delivered);
             self.conns.ages.note(event.at, 1);
@@ -66,37 +69,39 @@ impl Members for Given<'_> {
     }
 }
 
-impl Sessions {
+impl Writer<'_> {
     /// Puts a piece into a session's outbox, behind the events in flight to it.
-    pub fn push(&mut self, io: &mut Io, index: u32, piece: Piece) {
-        self.deliver_pending_first(io, index);
-        io.conns.push(index, piece);
+    pub fn push(&mut self, index: u32, piece: Piece) {
+        self.deliver_pending_first(index);
+        self.io.conns.push(index, piece);
     }
 
     /// Gives a session the events in flight to it, which come before anything else.
-    pub fn deliver_pending_first(&mut self, io: &mut Io, index: u32) {
-        if io.fan_out.in_flight() > 0 {
-            let mut given = Given { sessions: self, conns: &mut io.conns };
+    pub fn deliver_pending_first(&mut self, index: u32) {
+        if self.io.fan_out.in_flight() > 0 {
+            let Writer { io, delivery, tokens } = self;
+            let mut given = Given { delivery, tokens, conns: &mut io.conns };
             io.fan_out.give_all(index, &mut given);
         }
     }
 
     /// The same, by the connection's id.
-    pub fn deliver_pending_first_to(&mut self, io: &mut Io, conn: u64) {
-        if let Some((index, _)) = io.conns.find(conn) {
-            self.deliver_pending_first(io, index);
+    pub fn deliver_pending_first_to(&mut self, conn: u64) {
+        if let Some((index, _)) = self.io.conns.find(conn) {
+            self.deliver_pending_first(index);
         }
     }
 
     /// Serves a slice of those for whom something is in flight.
-    pub fn serve_groups(&mut self, io: &mut Io) {
-        while let Some(index) = io.conns.next_emptied() {
-            io.fan_out.has_room(index);
+    pub fn serve_groups(&mut self) {
+        while let Some(index) = self.io.conns.next_emptied() {
+            self.io.fan_out.has_room(index);
         }
+        let Writer { io, delivery, tokens } = self;
         let bounds = Bounds::of(&io.conns.settings);
         let clock = &io.conns.clock;
         let now = Now { now_ms: clock.now_ms, polled_ms: clock.polled_ms };
-        let mut given = Given { sessions: self, conns: &mut io.conns };
+        let mut given = Given { delivery, tokens, conns: &mut io.conns };
         io.fan_out.serve(bounds, now, &mut given);
         io.conns.tell_emptied(io.fan_out.any_lagging());
         io.conns.stats.set(Stat::InFlight, io.fan_out.in_flight() as u64);

@@ -6,24 +6,24 @@ use halley_link::{
 };
 
 use crate::conns::table::Phase;
-use crate::sessions::Sessions;
 use crate::sessions::base::io::Io;
+use crate::sessions::delivery::Writer;
 
-impl Sessions {
+impl Writer<'_> {
     /// Answers INSPECT.
-    pub fn inspect(&mut self, io: &mut Io, token: u32, conn: u64) {
+    pub fn inspect(&mut self, token: u32, conn: u64) {
         if conn == NO_CONN {
-            return behind(io, token);
+            return behind(self.io, token);
         }
-        let now = io.conns.clock.now_ms;
-        self.deliver_pending_first_to(io, conn);
+        let now = self.io.conns.clock.now_ms;
+        self.deliver_pending_first_to(conn);
         // What this round hasn't written yet waits for nobody.
-        io.conns.flush_dirty();
-        let found = io.conns.find(conn).filter(|(_, slot)| {
+        self.io.conns.flush_dirty();
+        let found = self.io.conns.find(conn).filter(|(_, slot)| {
             !matches!(slot.phase(), Phase::Proxy | Phase::Handshake | Phase::Http)
         });
-        let Some((index, slot)) = found else { return io.link.send(&unknown(token, conn)) };
-        let held = self.replays.waiting(index);
+        let Some((index, slot)) = found else { return self.io.link.send(&unknown(token, conn)) };
+        let held = self.delivery.replays.waiting(index);
         let state = match slot.phase() {
             Phase::Waiting | Phase::Opening => SessionState::Opening,
             Phase::Live if held.is_some() => SessionState::Held,
@@ -31,11 +31,11 @@ impl Sessions {
             _ => SessionState::Closing,
         };
         let transport = slot.transport.on_link();
-        let (dropped, conflated) = io.conns.lost(index);
-        let (bytes, pieces, stalled_ms) = io
-            .conns
-            .outbox(index)
-            .map_or((0, 0, 0), |outbox| (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now)));
+        let (dropped, conflated) = self.io.conns.lost(index);
+        let (bytes, pieces, stalled_ms) =
+            self.io.conns.outbox(index).map_or((0, 0, 0), |outbox| {
+                (outbox.bytes(), outbox.pieces(), outbox.stalled_ms(now))
+            });
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let frame = Frame::Inspected {
             token,
@@ -49,7 +49,7 @@ impl Sessions {
             dropped,
             conflated,
         };
-        io.link.send(&frame);
+        self.io.link.send(&frame);
     }
 }
 

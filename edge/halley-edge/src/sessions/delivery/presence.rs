@@ -10,8 +10,7 @@ use std::rc::Rc;
 use halley_link::{CloseReason, List};
 
 use crate::conns::table::{Phase, flag};
-use crate::sessions::Sessions;
-use crate::sessions::base::io::Io;
+use crate::sessions::delivery::Writer;
 use crate::stats::Stat;
 use crate::transport::{TRANSPORTS, Transport};
 
@@ -36,13 +35,13 @@ impl Texts<'_> {
     }
 }
 
-impl Sessions {
+impl Writer<'_> {
     /// PRESENCE: tells these connections.
-    pub fn presence(&mut self, io: &mut Io, json: &[u8], conns: List<'_, u64>) {
+    pub fn presence(&mut self, json: &[u8], conns: List<'_, u64>) {
         let mut texts = Texts { json, encoded: [const { None }; TRANSPORTS] };
         let (mut told, mut stale) = (0, 0);
         for conn in conns.iter() {
-            let Some((index, slot)) = io.conns.find(conn) else {
+            let Some((index, slot)) = self.io.conns.find(conn) else {
                 stale += 1;
                 continue;
             };
@@ -54,29 +53,29 @@ impl Sessions {
             match slot.phase() {
                 Phase::Live => {
                     if held {
-                        io.conns.push_beside_replay(index, text.into());
+                        self.io.conns.push_beside_replay(index, text.into());
                     } else {
-                        io.conns.push(index, text.into());
+                        self.io.conns.push(index, text.into());
                     }
                     told += 1;
                 }
                 Phase::Opening => {
-                    self.presence_waits(io, index, &text);
+                    self.waits_for_welcome(index, &text);
                     told += 1;
                 }
                 _ => stale += 1,
             }
         }
-        io.conns.stats.add(Stat::PresenceTold, told);
-        io.conns.stats.add(Stat::Stale, stale);
+        self.io.conns.stats.add(Stat::PresenceTold, told);
+        self.io.conns.stats.add(Stat::Stale, stale);
     }
 
     /// It is written behind the welcome.
-    pub fn presence_waits(&mut self, io: &mut Io, index: u32, text: &[u8]) {
-        let bytes_max = io.conns.settings.outbox_bytes_max;
-        let early = self.early_presence.entry(index).or_default();
+    pub fn waits_for_welcome(&mut self, index: u32, text: &[u8]) {
+        let bytes_max = self.io.conns.settings.outbox_bytes_max;
+        let early = self.delivery.early.entry(index).or_default();
         if early.len() + text.len() > bytes_max {
-            return self.end(io, index, CloseReason::SlowConsumer);
+            return self.io.conns.doom(index, CloseReason::SlowConsumer);
         }
         early.extend_from_slice(text);
     }

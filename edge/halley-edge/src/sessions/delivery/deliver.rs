@@ -5,40 +5,38 @@ use halley_link::Event;
 use crate::conns::table::{Phase, flag};
 use crate::link::goodbye::LinkEnd;
 use crate::outbox::pieces::Encoder;
-use crate::sessions::Sessions;
-use crate::sessions::base::io::Io;
+use crate::sessions::delivery::Writer;
 use crate::stats::Stat;
 
-impl Sessions {
+impl Writer<'_> {
     /// DELIVER: puts an event into the outboxes of these connections.
     ///
     /// # Errors
     /// The link's, if the event has no cursor and can't move the link's.
     pub fn deliver(
         &mut self,
-        io: &mut Io,
         event: &Event<'_>,
         conns: impl Iterator<Item = u64>,
     ) -> Result<(), LinkEnd> {
-        io.link.cursor_passes(event)?;
+        self.io.link.cursor_passes(event)?;
         // A copy: what is done for a connection may look at the link's own.
-        let mut cursor = std::mem::take(&mut self.event_cursor);
+        let mut cursor = std::mem::take(&mut self.delivery.event_cursor);
         cursor.clear();
-        cursor.extend_from_slice(io.link.cursor());
-        self.fan_out(io, &Event { cursor: &cursor, ..*event }, conns);
-        self.event_cursor = cursor;
+        cursor.extend_from_slice(self.io.link.cursor());
+        self.fan_out(&Event { cursor: &cursor, ..*event }, conns);
+        self.delivery.event_cursor = cursor;
         Ok(())
     }
 
-    fn fan_out(&mut self, io: &mut Io, event: &Event<'_>, conns: impl Iterator<Item = u64>) {
-        let mut encoder = Encoder::new(event, &io.conns.settings);
+    fn fan_out(&mut self, event: &Event<'_>, conns: impl Iterator<Item = u64>) {
+        let mut encoder = Encoder::new(event, &self.io.conns.settings);
         let (mut delivered, mut stale) = (0, 0);
-        let in_flight = io.fan_out.in_flight() > 0;
+        let in_flight = self.io.fan_out.in_flight() > 0;
         for conn in conns {
             if in_flight {
-                self.deliver_pending_first_to(io, conn);
+                self.deliver_pending_first_to(conn);
             }
-            let Some((index, slot)) = io.conns.find(conn) else {
+            let Some((index, slot)) = self.io.conns.find(conn) else {
                 stale += 1;
                 continue;
             };
@@ -47,23 +45,23 @@ impl Sessions {
             match slot.phase() {
                 Phase::Live => {}
                 Phase::Opening if buffered => {}
-                Phase::Opening => self.welcome(&mut io.conns, index, b""),
+                Phase::Opening => self.welcome(index, b""),
                 _ => {
                     stale += 1;
                     continue;
                 }
             }
-            let piece = encoder.piece(transport, self.compression.deflater());
+            let piece = encoder.piece(transport, &mut self.delivery.deflater);
             if buffered {
-                self.buffer(&mut io.conns, index, event.shard, event.seq, piece);
+                self.delivery.buffer(&mut self.io.conns, index, event.shard, event.seq, piece);
             } else {
                 // The events in flight to it have gone before.
-                io.conns.push(index, piece);
+                self.io.conns.push(index, piece);
                 delivered += 1;
             }
         }
-        io.conns.stats.add(Stat::Delivered, delivered);
-        io.conns.ages.note(event.at, delivered);
-        io.conns.stats.add(Stat::Stale, stale);
+        self.io.conns.stats.add(Stat::Delivered, delivered);
+        self.io.conns.ages.note(event.at, delivered);
+        self.io.conns.stats.add(Stat::Stale, stale);
     }
 }
