@@ -129,7 +129,7 @@ impl Http {
         answer: Answer<'_>,
     ) {
         let Some((index, _)) = io.conns.find(conn) else { return };
-        let Some(answer) = sessions.operation_answer(io, index, answer) else { return };
+        let Some(answer) = sessions.talk(io).answer(index, answer) else { return };
         let (date, origins) = (io.conns.clock.date, Rc::clone(&io.conns.settings.origins));
         let Some(exchange) = exchange_of(&mut io.conns, index)
             .filter(|e| e.is_in_flight() && e.answer_left.is_none())
@@ -180,7 +180,7 @@ impl Http {
         body: &[u8],
     ) {
         let Some((index, _)) = io.conns.find(conn) else { return };
-        if sessions.operation_answer_body(io, index, flags, body) {
+        if sessions.talk(io).answer_body(index, flags, body) {
             return;
         }
         let Some(exchange) = exchange_of(&mut io.conns, index).filter(|e| e.is_in_flight()) else {

@@ -102,7 +102,7 @@ impl Sessions {
 
     fn admitted(&mut self, io: &mut Io, index: u32) {
         io.conns.become_of(index, Phase::Opening);
-        self.announce_session(io, index);
+        self.announce(io, index);
     }
 
     /// Tells a stream to come back later, at random within `spread_ms`.

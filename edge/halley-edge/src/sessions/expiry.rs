@@ -1,83 +1,75 @@
-//! When sessions end by their tokens (`protocol/http.md` 14); what is kept of tokens is
-//! `users/tokens.rs`'s.
+//! Sessions end by their tokens: when one expires (`protocol/http.md` 14), or is revoked.
+//! `users/tokens.rs` has what is kept of tokens.
 
 use halley_link::CloseReason;
+use halley_token::{Keys, Refusal};
+use halley_wire::HttpError;
 
 use crate::conns::table::{Phase, flag};
 use crate::sessions::Sessions;
-use crate::sessions::base::detail::Conns;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::io::Io;
-use crate::sessions::sync;
-use crate::sessions::users::identity::{TOKEN_EXPIRED, TOKEN_MISSING};
-use crate::sessions::users::tokens::Tokens;
-use crate::settings::AuthMode;
+use crate::sessions::users::identity::{TOKEN_EXPIRED, refused};
 use crate::stats::Stat;
 use crate::transport::Transport;
 
 impl Sessions {
-    /// What a brain says of tokens may be another thing than what the last one said (12.5). The
-    /// link that it said it on knows no session yet.
-    pub fn auth_changed(&mut self, io: &mut Io, last: AuthMode) {
-        match (last, io.conns.settings.auth_mode) {
-            (AuthMode::None, AuthMode::Jwt) => {
-                // This brain is not told of their end by the numbers of the last one.
-                sync::forget_numbers(io);
-                self.close_tokenless(io);
-            }
-            (_, AuthMode::None) => self.tokens = Tokens::default(),
-            (AuthMode::Jwt, AuthMode::Jwt) => {}
-        }
-    }
-
-    fn close_tokenless(&mut self, io: &mut Io) {
-        for index in 0..io.conns.table.slots() {
-            let Some(slot) = io.conns.slot(index) else { continue };
-            match slot.phase() {
-                Phase::Waiting | Phase::Opening => {
-                    self.refuse_stream(io, index, &StreamError::of(&TOKEN_MISSING));
-                }
-                Phase::Live => {
-                    self.close_gently(io, index, TOKEN_MISSING.code, CloseReason::CloseSessions);
-                }
-                // Requests have been answered when their link ended (8.7).
-                _ => {}
-            }
-        }
-    }
-
-    /// Sees to it that a session is looked at when its token expires, or the brain is late with an
-    /// operation, if that is soon.
-    pub fn watch_session(&self, conns: &mut Conns, index: u32) {
-        let ms = self.websockets.left_ms(conns, index);
-        self.tokens.watch(conns, index, ms);
-    }
-
     /// Ends a session whose token has expired; false if it hasn't.
     pub fn expired(&mut self, io: &mut Io, index: u32) -> bool {
         if self.tokens.left_ms(&io.conns, index) != Some(0) {
             return false;
         }
         let Some(slot) = io.conns.slot(index) else { return false };
-        let (phase, transport, buffered) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
+        if slot.phase() == Phase::Live && slot.transport == Transport::Poll {
+            return self.delivery.poll_expired(&mut io.conns, index);
+        }
+        let ends = self.end_token(io, index, &TOKEN_EXPIRED, CloseReason::Expired);
+        io.conns.stats.add(Stat::Expired, ends.into());
+        ends
+    }
+
+    /// KEYS came: ends the sessions of users whose tokens were revoked since the last ones. Those
+    /// with a newer token come back with it.
+    pub fn take_keys(&mut self, io: &mut Io, keys: Keys) {
+        let users = self.tokens.take_keys(keys);
+        if users.is_empty() {
+            return;
+        }
+        let revoked = refused(Refusal::Revoked);
+        for index in 0..io.conns.table.slots() {
+            if users.contains(io.conns.table.user(index)) {
+                let ends = self.end_token(io, index, &revoked, CloseReason::CloseSessions);
+                io.conns.stats.add(Stat::SessionsRevoked, ends.into());
+            }
+        }
+    }
+
+    /// Ends a session with its token; false if there is none.
+    fn end_token(
+        &mut self,
+        io: &mut Io,
+        index: u32,
+        error: &HttpError,
+        reason: CloseReason,
+    ) -> bool {
+        let Some(slot) = io.conns.slot(index) else { return false };
+        let (phase, transport, held) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
         match phase {
             Phase::Waiting | Phase::Opening => {
-                self.refuse_stream(io, index, &StreamError::of(&TOKEN_EXPIRED));
+                self.refuse_stream(io, index, &StreamError::of(error));
             }
             Phase::Live if transport == Transport::Poll => {
-                return self.delivery.poll_expired(&mut io.conns, index);
+                self.close_gently(io, index, error.code, reason);
             }
             Phase::Live => {
                 // A held session goes on behind what it was replayed last, as its client knows.
-                let cursor = if buffered { b"" } else { io.link.cursor() };
+                let cursor = if held { b"" } else { io.link.cursor() };
                 let mut out = Vec::new();
-                transport.token_ended(&mut out, cursor, TOKEN_EXPIRED.code);
-                self.writer(io).push(index, out.into());
-                self.close_after_flush(io, index, CloseReason::Expired);
+                transport.token_ended(&mut out, cursor, error.code);
+                self.last_words(io, index, Some(out), reason);
             }
             _ => return false,
         }
-        io.conns.stats.count(Stat::Expired);
         true
     }
 }

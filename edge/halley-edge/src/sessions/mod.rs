@@ -25,22 +25,19 @@
 pub mod admission;
 pub mod admit;
 pub mod base;
+pub mod brain;
 pub mod delivery;
 pub mod ending;
 pub mod expiry;
-pub mod operations;
 pub mod poll;
 pub mod polls;
 pub mod replay;
 pub mod request;
-pub mod rights;
 pub mod stream;
 pub mod subscriptions;
-pub mod sync;
 #[cfg(test)]
 pub mod tests;
 pub mod users;
-pub mod websocket;
 pub mod ws;
 
 use crate::random::Random;
@@ -48,10 +45,11 @@ use crate::sessions::admission::Admission;
 use crate::sessions::base::io::Io;
 use crate::sessions::delivery::{Delivery, Writer};
 use crate::sessions::subscriptions::Subscriptions;
-use crate::sessions::subscriptions::rights_due::RightsDue;
 use crate::sessions::users::tokens::Tokens;
 use crate::sessions::ws::WebSockets;
+use crate::sessions::ws::talk::Talk;
 use crate::stats::Stats;
+use crate::transport::Transport;
 
 /// The sessions of a worker. Their users and phases are in their connections' slots; the folders
 /// own what only some of them have, and this what is common to all. Invariant: an entry belongs to
@@ -71,8 +69,6 @@ pub struct Sessions {
     stopping: bool,
     /// The WebSockets of which the brain has a request.
     websockets: WebSockets,
-    /// The sessions whose rights have changed.
-    rights_due: RightsDue,
 }
 
 impl Sessions {
@@ -86,7 +82,6 @@ impl Sessions {
             random: Random::new(),
             stopping: false,
             websockets: WebSockets::default(),
-            rights_due: RightsDue::default(),
         }
     }
 
@@ -95,7 +90,32 @@ impl Sessions {
         Writer::new(io, &mut self.delivery, &self.tokens)
     }
 
-    /// What users show of themselves, for requests.
+    /// The talks with clients of WebSockets.
+    pub fn talk<'a>(&'a mut self, io: &'a mut Io) -> Talk<'a> {
+        let Sessions { websockets, subscriptions, tokens, delivery, .. } = self;
+        Talk::new(io, websockets, subscriptions, tokens, delivery)
+    }
+
+    /// Reads what the client of a stream or a poll sends.
+    pub fn readable(&mut self, io: &mut Io, index: u32) {
+        match io.conns.slot(index).map(|slot| slot.transport) {
+            Some(Transport::Poll) => poll::ahead::readable(&mut io.conns, index),
+            Some(_) => {
+                if let Some(parting) = self.talk(io).readable(index) {
+                    self.last_words(io, index, Some(parting.words), parting.reason);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Sees to it that a session is looked at when its token expires, or the brain is late with an
+    /// operation, if that is soon.
+    pub fn watch(&self, io: &mut Io, index: u32) {
+        self.websockets.watch(&self.tokens, &mut io.conns, index);
+    }
+
+    /// Who asks, and until when.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
     }
@@ -123,6 +143,5 @@ impl Sessions {
         self.tokens.trim();
         self.subscriptions.trim();
         self.websockets.trim();
-        self.rights_due.trim();
     }
 }

@@ -4,18 +4,14 @@
 
 use std::rc::Rc;
 
-use halley_link::CloseReason;
 use halley_wire::http1::head::Request;
 use halley_wire::{HttpError, poll as wire};
 
-use crate::conns::table::{Phase, flag};
-use crate::outbox;
+use crate::conns::table::flag;
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::poll::Poll;
-use crate::sessions::delivery::polls::PollAnswer;
-use crate::sessions::poll;
 use crate::sessions::request::cursor;
 use crate::sessions::request::newest;
 use crate::sessions::request::parameters;
@@ -34,7 +30,7 @@ impl Sessions {
     ) -> Result<Opened, HttpError> {
         parameters::check(req.target)?;
         let timeout_ms = timeout::of_target(req.target)?;
-        let subjects = &subscriptions::of_poll(req.target, timeout_ms > 0)?;
+        let subjects = &subscriptions::target::of_poll(req.target, timeout_ms > 0)?;
         let principal =
             &self.tokens.principal_of_session(&mut io.conns, req, !subjects.is_empty())?;
         let until_ms = io.conns.clock.now_ms + timeout_ms.min(io.conns.settings.poll_ms_max);
@@ -61,36 +57,5 @@ impl Sessions {
             io.conns.ready.push(index);
         }
         Ok(opened)
-    }
-
-    /// Answers the polls that are due.
-    pub fn answer_polls(&mut self, io: &mut Io) {
-        for conn in self.delivery.take_due() {
-            if let Some((index, slot)) = io.conns.find(conn) {
-                // OPENED makes it due again.
-                let numbered = slot.user_number != 0 || !slot.has(flag::ANNOUNCED);
-                if slot.phase() == Phase::Live && (numbered || !io.link.is_there()) {
-                    self.answer_poll(io, index, CloseReason::Poll, true);
-                }
-            }
-        }
-    }
-
-    /// Ends the session with its answer. The connection goes on if the client wants it to and
-    /// `keep` is true.
-    pub fn answer_poll(&mut self, io: &mut Io, index: u32, reason: CloseReason, keep: bool) {
-        let Some(answer) = self.writer(io).poll_answer(index, reason, keep) else { return };
-        let PollAnswer { out, keep_alive, reason, ahead } = answer;
-        if keep_alive {
-            self.leave(io, index, reason);
-            return poll::next::goes_on(&mut io.conns, index, out, ahead);
-        }
-        self.writer(io).push(index, out.into());
-        self.close_after_flush(io, index, reason);
-        // A long answer may take its time, unlike a stream's last words.
-        if io.conns.slot(index).is_some_and(|slot| slot.outbox != outbox::NONE) {
-            let ms = io.conns.answer_ms(index);
-            io.conns.set_deadline(index, ms);
-        }
     }
 }

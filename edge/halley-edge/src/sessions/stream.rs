@@ -14,8 +14,7 @@ use halley_wire::http1::response::{ResponseOptions, json_error};
 use halley_wire::websocket::handshake;
 use halley_wire::{article, ndjson, sse, target};
 
-use crate::conns::read::READS_PER_TURN;
-use crate::conns::table::{Phase, flag};
+use crate::conns::table::Phase;
 use crate::sessions::Sessions;
 use crate::sessions::base::detail::Detail;
 use crate::sessions::base::errors::StreamError;
@@ -23,15 +22,13 @@ use crate::sessions::base::exchange::Reply;
 use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
 use crate::sessions::base::opening::Opening;
-use crate::sessions::poll;
 use crate::sessions::request::cursor;
 use crate::sessions::request::newest;
 use crate::sessions::request::parameters;
 use crate::sessions::request::status;
 use crate::sessions::subscriptions;
 use crate::sessions::users::identity::{self, Principal};
-use crate::sessions::websocket::has_much_to_say;
-use crate::sessions::ws::compression::{self, INFLATED_PER_TURN};
+use crate::sessions::ws::compression;
 use crate::stats::Stat;
 use crate::transport::Transport;
 
@@ -75,7 +72,7 @@ impl Sessions {
         req: &Request<'_>,
     ) -> Result<Opened, HttpError> {
         parameters::check(req.target)?;
-        let subjects = &subscriptions::of_target(req.target)?;
+        let subjects = &subscriptions::target::of_target(req.target)?;
         let principal =
             &self.tokens.principal_of_session(&mut io.conns, req, !subjects.is_empty())?;
         let cursor = &newest::or_newest(io, req.target, cursor::of_request(req)?, subjects)?;
@@ -146,7 +143,7 @@ impl Sessions {
         io.conns.origin_may_enter(req, false)?;
         let protocol = handshake::protocol(req)?;
         parameters::check(req.target)?;
-        let subjects = &subscriptions::of_target(req.target)?;
+        let subjects = &subscriptions::target::of_target(req.target)?;
         // A visitor may say later what it wants to see.
         let principal = &self.tokens.principal_of_session(&mut io.conns, req, true)?;
         let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, subjects)?;
@@ -176,7 +173,7 @@ impl Sessions {
             io.conns.user_may_ask(user)?;
         }
         io.conns.stream_may_open()?;
-        subscriptions::may_have(io, subjects)?;
+        subscriptions::target::may_have(io, subjects)?;
         // 4.6. Without a link the stream may wait for one; behind a full queue it would wait in it.
         if io.link.is_up() && !io.link_has_room() {
             return Err(BRAIN_BUSY);
@@ -199,9 +196,7 @@ impl Sessions {
         self.tokens.take(index, transport, principal);
         let judged = principal.is_nobody() || !subjects.is_empty();
         let rights = if judged { principal.rights.as_ref() } else { "" }.into();
-        self.subscriptions.set(index, subjects);
-        let narrowed = self.subscriptions.may_see(index, &principal.rights);
-        io.conns.stats.add(Stat::PresenceNarrowed, u64::from(narrowed));
+        self.subscriptions.begin(io, index, subjects, &principal.rights);
         let since_ms = io.conns.clock.now_ms;
         let opening = Box::new(Opening { answer: out, reply, rights, since_ms, poll: None });
         io.conns.table.set_detail(index, Detail::Opening(opening));
@@ -230,45 +225,6 @@ impl Sessions {
         }
         // There is no session that could have ended for a reason of its own.
         self.close_after_flush(io, index, CloseReason::Client);
-    }
-
-    /// Reads what a stream's client sends: messages of a WebSocket, nothing of interest otherwise.
-    pub fn stream_readable(&mut self, io: &mut Io, index: u32) {
-        let inflated_max = self.websockets.inflated() + INFLATED_PER_TURN;
-        for _ in 0..READS_PER_TURN {
-            let Some(slot) = io.conns.slot(index) else { return };
-            if slot.transport == Transport::Poll {
-                return poll::ahead::readable(&mut io.conns, index);
-            }
-            let (websocket, room) =
-                (slot.transport.is_websocket(), compression::read_bytes(slot.transport));
-            let early = matches!(slot.phase(), Phase::Waiting | Phase::Opening);
-            if websocket && (early || has_much_to_say(&mut io.conns, index)) {
-                // Frames may come right behind the request; they wait in the socket for the
-                // decoder. Later ones wait until the client has taken its answers.
-                if let Some(slot) = io.conns.slot(index) {
-                    slot.set(flag::UNREAD);
-                }
-                return;
-            }
-            let Some(slot) = io.conns.slot(index) else { return };
-            if !matches!(slot.phase(), Phase::Waiting | Phase::Opening | Phase::Live) {
-                return;
-            }
-            let mut scratch = std::mem::take(&mut io.conns.scratch);
-            let read = io.conns.read(index, &mut scratch, room);
-            if let (Some(n), true) = (read, websocket) {
-                self.messages(io, index, &mut scratch[..n]);
-            }
-            io.conns.scratch = scratch;
-            if read.is_none() {
-                return;
-            }
-            if self.websockets.inflated() > inflated_max {
-                break;
-            }
-        }
-        io.conns.turn_is_over(index);
     }
 }
 

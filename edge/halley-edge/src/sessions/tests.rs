@@ -235,11 +235,11 @@ fn a_session_is_open_before_it_asks() {
         io.conns.slot(index).unwrap().transport = Transport::WebSocket;
         sessions.subscriptions.add(index, b"room/7");
         if in_the_batch {
-            sessions.announce_session(&mut io, index);
+            sessions.announce(&mut io, index);
         }
         let text = r#"{"op":"unsubscribe","subject":"room/7"}"#;
-        assert!(sessions.operate(&mut io, index, text));
-        sessions.announce_session(&mut io, index);
+        assert!(sessions.talk(&mut io).operate(index, text).is_continue());
+        sessions.announce(&mut io, index);
         assert_eq!(brain.told(&mut io), ["Subscriptions", "Open", frame], "{in_the_batch}");
     }
 }

@@ -159,7 +159,7 @@ impl Worker {
                 self.http.response_body(io, sessions, conn, flags, body);
             }
             Frame::OperationAnswer { conn, number, flags, json } => {
-                sessions.operation_answered(io, conn, number, flags, json);
+                sessions.talk(io).answered(conn, number, flags, json);
             }
             Frame::RequestCredit { conn, bytes } => {
                 self.http.request_credit(io, sessions, conn, bytes);

@@ -169,7 +169,7 @@ impl Worker {
             Phase::Handshake => self.io.conns.handshake_readable(index),
             Phase::Http => self.http.http_readable(&mut self.io, &mut self.sessions, index),
             Phase::Waiting | Phase::Opening | Phase::Live => {
-                self.sessions.stream_readable(&mut self.io, index);
+                self.sessions.readable(&mut self.io, index);
             }
             Phase::Closing => self.io.conns.discard(index),
             Phase::Free | Phase::Left => {}

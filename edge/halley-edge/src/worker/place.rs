@@ -12,7 +12,7 @@ use crate::log;
 use crate::sessions::base::detail::exchange_of;
 use crate::sessions::base::errors::NO_BRAIN;
 use crate::sessions::base::groups;
-use crate::sessions::sync;
+use crate::sessions::brain;
 use crate::settings::{AuthMode, Settings};
 use crate::stats::Stat;
 use crate::worker::state::Worker;
@@ -68,14 +68,13 @@ impl Worker {
         settings.share_opens(self.shared.config.workers);
         let last = std::mem::replace(&mut self.io.conns.settings, settings);
         groups::end_all(&mut self.io);
-        self.sessions.auth_changed(&mut self.io, last.auth_mode);
-        self.sessions.anonymous_changed(&mut self.io, &last.anonymous);
+        self.sessions.settings_changed(&mut self.io, &last);
         self.let_clients_in()?;
         self.io.link.handshake();
         self.io.conns.stats.count(Stat::LinkHandshakes);
         // Doomed sessions aren't part of the sync.
         self.reap();
-        let sessions = sync::forget_numbers(&mut self.io);
+        let sessions = brain::forget_numbers(&mut self.io);
         if self.index == 0 {
             log!(
                 "handshake with {}: {sessions} sessions in worker 0",
@@ -147,9 +146,9 @@ impl Worker {
         self.reap();
         log!("worker {}: link ended: {why}", self.index);
         // No OPENED is going to come: whoever leaves before the next handshake waits for none.
-        sync::forget_numbers(&mut self.io);
+        brain::forget_numbers(&mut self.io);
         self.sessions.writer(&mut self.io).owe_nothing();
-        self.sessions.operations_lost(&mut self.io);
+        self.sessions.talk(&mut self.io).lost();
         for index in 0..self.io.conns.table.slots() {
             match self.io.conns.phase(index) {
                 Phase::Http

@@ -134,7 +134,7 @@ impl Worker {
         match slot.phase() {
             Phase::Waiting | Phase::Opening => self.sessions.busy(&mut self.io, index, drain_ms),
             Phase::Live if transport == Transport::Poll => {
-                self.sessions.answer_poll(&mut self.io, index, CloseReason::Stopping, false);
+                self.sessions.close_gently(&mut self.io, index, "stopping", CloseReason::Stopping);
             }
             Phase::Live => {
                 // 13.4. Not at once, or a client whose connection is refused then asks in a loop.

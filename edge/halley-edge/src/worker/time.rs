@@ -7,7 +7,7 @@ use crate::conns::table::wheel::TICK_MS;
 use crate::conns::table::{Phase, flag};
 use crate::sessions::base::detail::{Detail, exchange_of};
 use crate::sessions::base::errors::ANSWER_LATE;
-use crate::sessions::websocket::ECHO;
+use crate::sessions::ws::talk::ECHO;
 use crate::settings::WALKS;
 use crate::stats::Stat;
 use crate::transport::Transport;
@@ -84,9 +84,9 @@ impl Worker {
                 self.sessions.writer(&mut self.io).answer_poll_soon(index)
             }
             (Phase::Live, _) => {
-                self.sessions.operation_may_be_late(&mut self.io, index);
+                self.sessions.talk(&mut self.io).may_be_late(index);
                 self.io.conns.check_outbox(index);
-                self.sessions.watch_session(&mut self.io.conns, index);
+                self.sessions.watch(&mut self.io, index);
             }
             (Phase::Free | Phase::Left, _) => {}
         }
@@ -123,7 +123,7 @@ impl Worker {
         if !self.io.conns.is_in(index, Phase::Live) {
             return;
         }
-        self.sessions.watch_session(&mut self.io.conns, index);
+        self.sessions.watch(&mut self.io, index);
         let Some(slot) = self.io.conns.slot(index) else { return };
         let transport = slot.transport;
         // What waits for the end of the round is as good as written.
@@ -141,12 +141,12 @@ impl Worker {
             match owes.then(|| self.look(index)) {
                 Some(Look::Gone) => {
                     self.io.conns.stats.count(Stat::Vanished);
-                    self.sessions.silent_websocket(&mut self.io, index);
-                    return;
+                    let reason = CloseReason::Vanished;
+                    return self.sessions.close_gently(&mut self.io, index, "no pong", reason);
                 }
                 Some(Look::Unasked) => {
                     self.io.conns.check_outbox(index);
-                    return self.sessions.watch_session(&mut self.io.conns, index);
+                    return self.sessions.watch(&mut self.io, index);
                 }
                 // Asked again, for its room.
                 Some(Look::Slow) => {}

@@ -25,6 +25,7 @@ use std::collections::HashMap;
 
 use halley_wire::websocket::Deflater;
 
+use crate::conns::table::flag;
 use crate::random::Random;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::io::Io;
@@ -72,9 +73,12 @@ impl Delivery {
         self.replays.hold(conns, index, cursor);
     }
 
-    /// What a brain has to replay from; `None` if the session isn't held.
-    pub fn cursor(&self, index: u32) -> Option<&[u8]> {
-        self.replays.cursor(index)
+    /// What a brain has to replay from if the session is held; else nothing, as it goes on from the
+    /// link's cursor (10.6).
+    pub fn own_cursor(&self, conns: &mut Conns, index: u32) -> &[u8] {
+        let held = conns.slot(index).is_some_and(|slot| slot.has(flag::BUFFERED));
+        let own = if held { self.replays.cursor(index) } else { None };
+        own.unwrap_or_default()
     }
 
     /// The polls that are due, each at least once, by connection id.

@@ -3,7 +3,8 @@
 //! It is state, not history: it has no cursor and no place among the events, so it is written at
 //! once, also to a session that is held. It is never dropped from an outbox: a client that reads
 //! too slowly for it is closed, and gets the state anew when it comes back. Missed events of a held
-//! session may wait with it. Presence that comes before the welcome waits for it.
+//! session may wait with it. Presence that comes before the welcome waits for it. ENDED (18) is
+//! written likewise.
 
 use std::rc::Rc;
 
@@ -70,8 +71,22 @@ impl Writer<'_> {
         self.io.conns.stats.add(Stat::Stale, stale);
     }
 
+    /// ENDED: which subscriptions have ended.
+    pub fn ended(&mut self, index: u32, json: &[u8]) {
+        let Some(slot) = self.io.conns.slot(index) else { return };
+        let (phase, transport, held) = (slot.phase(), slot.transport, slot.has(flag::BUFFERED));
+        let mut text = Vec::new();
+        transport.ended(&mut text, json);
+        match phase {
+            Phase::Live if held => self.io.conns.push_beside_replay(index, text.into()),
+            Phase::Live => self.io.conns.push(index, text.into()),
+            Phase::Opening => self.waits_for_welcome(index, &text),
+            _ => {}
+        }
+    }
+
     /// It is written behind the welcome.
-    pub fn waits_for_welcome(&mut self, index: u32, text: &[u8]) {
+    fn waits_for_welcome(&mut self, index: u32, text: &[u8]) {
         let bytes_max = self.io.conns.settings.outbox_bytes_max;
         let early = self.delivery.early.entry(index).or_default();
         if early.len() + text.len() > bytes_max {

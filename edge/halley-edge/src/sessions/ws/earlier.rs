@@ -9,7 +9,8 @@ use serde_json::value::RawValue;
 
 use crate::sessions::base::io::Io;
 use crate::sessions::subscriptions::view::EVERYBODY;
-use crate::sessions::ws::operation::{self, Ask};
+use crate::sessions::ws::answers;
+use crate::sessions::ws::operation::Ask;
 
 /// Sends it to the brain, with what the session's user may do.
 pub fn send(io: &mut Io, index: u32, ask: &Ask, rights: &str) {
@@ -90,13 +91,13 @@ pub fn answer(reference: Option<&str>, status: u16, body: &[u8], after_s: Option
     }
     if (200..300).contains(&status) {
         return match serde_json::from_slice::<&RawValue>(body.trim_ascii()) {
-            Ok(json) => operation::answer(reference, "ok", json.get()),
-            Err(_) => operation::unreadable(reference),
+            Ok(json) => answers::answer(reference, "ok", json.get()),
+            Err(_) => answers::unreadable(reference),
         };
     }
     match serde_json::from_slice::<Body>(body) {
-        Ok(Body { error }) => operation::failure(reference, &error.code, &error.message, after_s),
-        Err(_) => operation::unreadable(reference),
+        Ok(Body { error }) => answers::failure(reference, &error.code, &error.message, after_s),
+        Err(_) => answers::unreadable(reference),
     }
 }
 

@@ -1,19 +1,21 @@
 //! WebSockets' own (`protocol/http.md` 8, 9, 18): their messages, their operations while the brain
 //! has one or one waits for its turn, and compression.
 //!
-//! - `operation.rs` parses messages and writes answers to them;
+//! - `talk/` reads what clients send, and carries out their operations;
+//! - `operation.rs` parses messages, `answers.rs` writes answers to them;
 //! - [`WebSockets`] has the operations, and `queue.rs` those of one WebSocket;
 //! - `request.rs` sends an operation to the brain, `earlier.rs` to one of an earlier build;
 //! - `compression.rs` agrees on compression.
 //!
-//! `sessions/websocket.rs` reads messages, and `sessions/operations.rs` carries them out; nothing
-//! in here knows of them.
+//! Nothing in here ends a session.
 
+pub mod answers;
 pub mod compression;
 pub mod earlier;
 pub mod operation;
 pub mod queue;
 pub mod request;
+pub mod talk;
 
 use std::collections::{HashMap, VecDeque};
 
@@ -25,6 +27,7 @@ use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::Conns;
 use crate::sessions::base::io::Io;
 use crate::sessions::subscriptions::change::Change;
+use crate::sessions::users::tokens::Tokens;
 use crate::sessions::ws::queue::{Done, Late, Operations, Sent, Turn, Waiting};
 use crate::settings::Settings;
 use crate::stats::{Stat, Stats};
@@ -53,8 +56,15 @@ pub struct WebSockets {
 }
 
 impl WebSockets {
+    /// Sees to it that a session is looked at when its token expires, or the brain is late with an
+    /// operation, if that is soon.
+    pub fn watch(&self, tokens: &Tokens, conns: &mut Conns, index: u32) {
+        let ms = self.left_ms(conns, index);
+        tokens.watch(conns, index, ms);
+    }
+
     /// In how many milliseconds an operation is late; never without one.
-    pub fn left_ms(&self, conns: &Conns, index: u32) -> u64 {
+    fn left_ms(&self, conns: &Conns, index: u32) -> u64 {
         let operations = self.operations.get(&index);
         let until_ms = operations.and_then(|operations| operations.until_ms());
         until_ms.map_or(u64::MAX, |until_ms| until_ms.saturating_sub(conns.clock.now_ms))

@@ -10,8 +10,9 @@ use halley_wire::HttpError;
 use crate::limits::places::Place;
 use crate::sessions::base::answer::Answer;
 use crate::sessions::subscriptions::change::Change;
+use crate::sessions::ws::answers;
 use crate::sessions::ws::earlier;
-use crate::sessions::ws::operation::{self, Ask, Refused};
+use crate::sessions::ws::operation::{Ask, Refused};
 use crate::settings::Settings;
 
 /// Answers are an id, two numbers, or a page of events, which has 262,144 bytes and one event more.
@@ -105,10 +106,10 @@ impl Gathered {
     fn text(self, reference: Option<&str>) -> String {
         let Gathered { form, body, too_large } = self;
         match form {
-            _ if too_large => operation::unreadable(reference),
+            _ if too_large => answers::unreadable(reference),
             Form::Flag { done } => match std::str::from_utf8(&body) {
-                Ok(json) => operation::answer(reference, if done { "ok" } else { "error" }, json),
-                Err(_) => operation::unreadable(reference),
+                Ok(json) => answers::answer(reference, if done { "ok" } else { "error" }, json),
+                Err(_) => answers::unreadable(reference),
             },
             Form::Response { status, retry_after_s } => {
                 earlier::answer(reference, status, &body, retry_after_s)
