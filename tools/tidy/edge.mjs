@@ -22,8 +22,8 @@ const LAYERS = [
   ['limits', 'clock', 'slab', 'side_table', 'socket', 'log', 'random'],
 ];
 const FOLDERS = {
-  sessions: [['request'], ['ws'], ['delivery'], ['poll', 'replay', 'subscriptions'], ['users'],
-    ['base']],
+  sessions: [['opening'], ['request'], ['ws'], ['delivery'], ['poll', 'replay', 'subscriptions'],
+    ['users'], ['base']],
 };
 const placesOf = (layers) =>
   new Map(layers.flatMap((parts, layer) => parts.map((part) => [part, layer])));

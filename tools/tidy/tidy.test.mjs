@@ -131,6 +131,9 @@ const planted = {
   'a folder in a part of the edge that knows its neighbour':
     [edge({ 'sessions/poll/a': 'use crate::sessions::replay::R;', 'sessions/replay/mod': '' }),
       'edge-parts:2'],
+  'a folder in a part of the edge that knows one above it':
+    [edge({ 'sessions/delivery/a': 'use crate::sessions::ws::W;', 'sessions/ws/mod': '' }),
+      'edge-parts:2'],
   'a new folder in a part of the edge': [edge({ 'sessions/x/mod': '' }), 'edge-parts:1'],
   'four files of the edge in a circle':
     [edge({ 'conns/a': 'use crate::conns::b::B;', 'conns/b': 'use crate::conns::{c::C, d};',

@@ -27,39 +27,23 @@ use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::exchange::{Reply, Stage};
 use crate::sessions::base::form::{FORMS_FULL, Form};
 use crate::sessions::base::io::Io;
-use crate::sessions::stream::Opened;
+use crate::sessions::opening::{Opened, Stream};
 use crate::sessions::users::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::stats::Stat;
 
-/// What a public path is for.
-enum Stream {
-    /// `/v1/stream`
-    Events,
-    /// `/v1/ws`
-    WebSocket,
-    /// `/test/<user>`
-    Article,
-    /// `/v1/poll`
-    Poll,
-    /// [`STATUS_STREAM`] of the API
-    Status,
+/// Which stream a path of the public listener is.
+fn stream_of_public(path: &str) -> Option<Stream> {
+    match path {
+        "/v1/stream" => Some(Stream::Events),
+        "/v1/poll" => Some(Stream::Poll),
+        "/v1/ws" => Some(Stream::WebSocket),
+        _ => path.starts_with("/test/").then_some(Stream::Article),
+    }
 }
 
-impl Stream {
-    /// Of the public listener.
-    fn of_public(path: &str) -> Option<Stream> {
-        match path {
-            "/v1/stream" => Some(Stream::Events),
-            "/v1/poll" => Some(Stream::Poll),
-            "/v1/ws" => Some(Stream::WebSocket),
-            _ => path.starts_with("/test/").then_some(Stream::Article),
-        }
-    }
-
-    /// Of the API listener. Everything but GET is the brain's to judge, which has the keys.
-    fn of_api(path: &str, status: bool) -> Option<Stream> {
-        (status && path == STATUS_STREAM).then_some(Stream::Status)
-    }
+/// The same of the API listener. Everything but GET is the brain's to judge, which has the keys.
+fn stream_of_api(path: &str, status: bool) -> Option<Stream> {
+    (status && path == STATUS_STREAM).then_some(Stream::Status)
 }
 
 const WRONG_METHOD: HttpError = HttpError::new(
@@ -144,7 +128,7 @@ impl Http {
             return self.preflight(io, sessions, index, req, api);
         }
         let status = req.method == "GET" && io.conns.settings.status_streams;
-        let stream = if api { Stream::of_api(path, status) } else { Stream::of_public(path) };
+        let stream = if api { stream_of_api(path, status) } else { stream_of_public(path) };
         match (stream, req.method) {
             (None, _) => self.pass_on(io, sessions, index, req, api, body),
             (Some(stream), "GET" | "HEAD") => self.stream_request(io, sessions, index, req, stream),
@@ -164,17 +148,13 @@ impl Http {
         req: &Request<'_>,
         stream: Stream,
     ) -> Option<usize> {
-        let opened = match &stream {
-            _ if req.body != BodyFraming::None => Err(BODY_NOT_ALLOWED),
-            Stream::Events => sessions.open_events(io, index, req),
-            Stream::WebSocket => sessions.open_websocket(io, index, req),
-            Stream::Article => sessions.open_article(io, index, req),
-            Stream::Poll => sessions.open_poll(io, index, req),
-            Stream::Status => sessions.open_status(io, index, req),
+        let opened = match req.body {
+            BodyFraming::None => sessions.open(io, index, req, stream),
+            _ => Err(BODY_NOT_ALLOWED),
         };
         match opened {
             // What comes behind the request is the next one.
-            Ok(Opened::Session) if matches!(stream, Stream::Poll) => Some(0),
+            Ok(Opened::Session) if stream == Stream::Poll => Some(0),
             Ok(Opened::Session) => None,
             Ok(Opened::Answer(out)) => {
                 self.answer(io, sessions, index, out);
@@ -228,7 +208,7 @@ impl Http {
                 drop(form);
                 let error = if error == FORMS_FULL {
                     io.conns.stats.count(Stat::FormsFull);
-                    error.after(sessions.retry_after_s(io))
+                    error.after(sessions.admission().retry_after_s(io))
                 } else {
                     error
                 };
@@ -244,7 +224,7 @@ impl Http {
         let head = io.conns.settings.head;
         let Ok(Some(req)) = parse_request(&form.head, &head) else { return None };
         let (path, _) = target::split(req.target);
-        let stream = Stream::of_public(path)?;
+        let stream = stream_of_public(path)?;
         let more = match form.target(req.target) {
             // Nothing of the body is left.
             Ok(target) => {

@@ -27,7 +27,7 @@ impl Sessions {
     }
 
     /// The session, if it is one, is over: each part forgets it, and the brain hears of it.
-    pub fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
+    fn leave(&mut self, io: &mut Io, index: u32, reason: CloseReason) {
         self.websockets.gone(io, index);
         requests::gone(io, index);
         self.delivery.forget(&mut io.conns, index);

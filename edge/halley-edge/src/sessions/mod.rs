@@ -1,49 +1,43 @@
-//! Sessions, from a client's request on: the methods of [`Sessions`], which use the connections,
-//! the link and the groups that the caller lends them ([`base::io::Io`]).
+//! Sessions, from a client's request on. [`Sessions`] has each part's state, and routes: what one
+//! part can do by itself goes to that part, and here is what needs several of them.
 //!
-//! The files here are methods of `Sessions`:
+//! - `open.rs` opens sessions, or sends their clients away;
+//! - `brain.rs` reports them to the brain, and has what the brain says of their right to be;
+//! - `expiry.rs` ends sessions by their tokens;
+//! - `ending.rs` ends them all: one that ends is forgotten by each part.
 //!
-//! - `stream.rs` opens streams and `polls.rs` long polls; `admit.rs` decides when one gets its
-//!   session, with the queue in `admission.rs`; `sync.rs` reports it to the brain, and `ending.rs`
-//!   ends it;
-//! - `expiry.rs` ends sessions whose tokens expire, `rights.rs` subscriptions that a renewed token
-//!   doesn't allow;
-//! - `deliver.rs`, `members.rs`, `replays.rs`, `gaps.rs` and `presence.rs` write messages to
-//!   sessions; `inspect.rs` shows what waits for one;
-//! - `websocket.rs` reads messages of WebSockets, `operations.rs` carries them out.
+//! The folders have the parts: structs with private fields, of which `Sessions` has one each. They
+//! know neither `Sessions` nor their neighbours (`tools/tidy` checks it), and use those further
+//! down. Those that need others' state borrow it for a call.
 //!
-//! The folders have structs with private fields, of which `Sessions` has one each. They know
-//! neither `Sessions` nor their neighbours (`tools/tidy` checks it), and use those further down:
-//!
-//! - `request/` reads the parameters of a request for a session;
-//! - `ws/` parses messages, and has those that wait for their turn, and compression;
-//! - `replay/` has the sessions that are held, with the events that wait; `poll/` fills the answers
-//!   of polls; `subscriptions/` has what sessions are subscribed to;
+//! - `opening/` reads requests for a session, and decides when each gets it;
+//! - `request/` reads the parameters of such a request;
+//! - `ws/` has the talks with clients of WebSockets, and their operations;
+//! - `delivery/` writes to sessions, with `replay/` (sessions that are held) and `poll/` (answers of
+//!   polls);
+//! - `subscriptions/` has what sessions are subscribed to, and announces them;
 //! - `users/` finds the user of a request, and remembers tokens;
 //! - `base/` has the state of a connection while something happens there.
 
-pub mod admission;
-pub mod admit;
 pub mod base;
 pub mod brain;
 pub mod delivery;
 pub mod ending;
 pub mod expiry;
+pub mod open;
+pub mod opening;
 pub mod poll;
-pub mod polls;
 pub mod replay;
 pub mod request;
-pub mod stream;
 pub mod subscriptions;
 #[cfg(test)]
 pub mod tests;
 pub mod users;
 pub mod ws;
 
-use crate::random::Random;
-use crate::sessions::admission::Admission;
 use crate::sessions::base::io::Io;
 use crate::sessions::delivery::{Delivery, Writer};
+use crate::sessions::opening::admission::Admission;
 use crate::sessions::subscriptions::Subscriptions;
 use crate::sessions::users::tokens::Tokens;
 use crate::sessions::ws::WebSockets;
@@ -51,9 +45,9 @@ use crate::sessions::ws::talk::Talk;
 use crate::stats::Stats;
 use crate::transport::Transport;
 
-/// The sessions of a worker. Their users and phases are in their connections' slots; the folders
-/// own what only some of them have, and this what is common to all. Invariant: an entry belongs to
-/// the session that is in the slot now.
+/// The sessions of a worker. Their users and phases are in their connections' slots; the parts own
+/// what only some of them have. Invariant: a part's entry belongs to the session that is in the
+/// slot now.
 pub struct Sessions {
     /// Streams that wait to be admitted.
     admission: Admission,
@@ -63,10 +57,6 @@ pub struct Sessions {
     subscriptions: Subscriptions,
     /// What is written to them.
     delivery: Delivery,
-    /// Spreads clients over time.
-    random: Random,
-    /// Nobody gets a session any more.
-    stopping: bool,
     /// The WebSockets of which the brain has a request.
     websockets: WebSockets,
 }
@@ -75,12 +65,10 @@ impl Sessions {
     /// None yet.
     pub fn new() -> Sessions {
         Sessions {
-            admission: Admission::default(),
+            admission: Admission::new(),
             tokens: Tokens::default(),
             subscriptions: Subscriptions::default(),
             delivery: Delivery::new(),
-            random: Random::new(),
-            stopping: false,
             websockets: WebSockets::default(),
         }
     }
@@ -94,6 +82,16 @@ impl Sessions {
     pub fn talk<'a>(&'a mut self, io: &'a mut Io) -> Talk<'a> {
         let Sessions { websockets, subscriptions, tokens, delivery, .. } = self;
         Talk::new(io, websockets, subscriptions, tokens, delivery)
+    }
+
+    /// Who asks, and until when.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// When clients get their sessions, or come back for them.
+    pub fn admission(&mut self) -> &mut Admission {
+        &mut self.admission
     }
 
     /// Reads what the client of a stream or a poll sends.
@@ -115,21 +113,6 @@ impl Sessions {
         self.websockets.watch(&self.tokens, &mut io.conns, index);
     }
 
-    /// Who asks, and until when.
-    pub fn tokens(&self) -> &Tokens {
-        &self.tokens
-    }
-
-    /// Nobody gets a session any more.
-    pub fn stop(&mut self) {
-        self.stopping = true;
-    }
-
-    /// A time up to this, at random: clients that are sent away at once don't come back at once.
-    pub fn spread_ms(&mut self, up_to_ms: u64) -> u64 {
-        self.random.up_to(up_to_ms)
-    }
-
     /// Says how much was compressed and inflated.
     pub fn count_compressed(&self, stats: &mut Stats) {
         self.delivery.count(stats);
@@ -138,10 +121,10 @@ impl Sessions {
 
     /// Gives back what a storm left.
     pub fn trim(&mut self) {
-        self.delivery.trim();
         self.admission.trim();
         self.tokens.trim();
         self.subscriptions.trim();
+        self.delivery.trim();
         self.websockets.trim();
     }
 }

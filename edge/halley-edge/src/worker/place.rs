@@ -156,7 +156,11 @@ impl Worker {
                 {
                     self.http.refuse(&mut self.io, &mut self.sessions, index, &NO_BRAIN);
                 }
-                Phase::Opening => self.sessions.waits_for_brain(&mut self.io, index),
+                Phase::Opening => {
+                    // It waits for the next one.
+                    let ms = self.io.conns.settings.brain_away_ms_max;
+                    self.sessions.tokens().set_deadline(&mut self.io.conns, index, ms);
+                }
                 Phase::Live => self.sessions.writer(&mut self.io).poll_due_if_late(index),
                 _ => {}
             }

@@ -62,7 +62,7 @@ impl Worker {
             None => self.stop_accepting(),
         };
         self.stopping = Some(stopping);
-        self.sessions.stop();
+        self.sessions.admission().stop();
         self.close_streams(&mut stopping, drain_ms);
         let done = stopping.emptied_ms.is_some_and(|emptied_ms| {
             let since_ms = self.io.conns.clock.heard_ms.saturating_sub(emptied_ms);
@@ -139,7 +139,7 @@ impl Worker {
             Phase::Live => {
                 // 13.4. Not at once, or a client whose connection is refused then asks in a loop.
                 let usual_ms = self.io.conns.settings.stream_retry_ms;
-                let spread_ms = self.sessions.spread_ms(drain_ms.max(usual_ms.into()));
+                let spread_ms = self.sessions.admission().spread_ms(drain_ms.max(usual_ms.into()));
                 let retry_ms = u64::from(usual_ms / 2) + spread_ms;
                 // A held session goes on behind what it was replayed last, as its client knows.
                 let cursor = if buffered { b"" } else { self.io.link.cursor() };

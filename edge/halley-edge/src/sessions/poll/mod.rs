@@ -9,14 +9,27 @@ pub mod next;
 
 use halley_wire::Gap;
 
+use crate::conns::table::flag;
 use crate::outbox::Piece;
-use crate::sessions::base::detail::{Conns, poll_of};
+use crate::sessions::base::detail::{Conns, Detail, poll_of};
 use crate::sessions::base::io::Io;
 use crate::sessions::base::poll::Poll;
 
 /// A held poll waits so long for its replay, though its timeout be shorter: else a client that
 /// never waits would never get anything.
 pub const HELD_MS_MIN: u64 = 1_000;
+
+/// A poll's connection waits for its session, or for more of an answer until then, by the worker's
+/// clock.
+pub fn begins(conns: &mut Conns, index: u32, until_ms: u64) {
+    let Some(Detail::Opening(opening)) = conns.table.detail(index) else { return };
+    opening.poll = Some(Poll::until(until_ms));
+    // Its events are buffered, and whether the client has left is to be seen.
+    if let Some(slot) = conns.slot(index) {
+        slot.set(flag::BUFFERED | flag::UNREAD);
+    }
+    conns.ready.push(index);
+}
 
 /// See the module.
 #[derive(Default)]
