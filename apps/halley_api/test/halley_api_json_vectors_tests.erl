@@ -1,5 +1,5 @@
 %% RFC 8259 to the letter, at each place that takes an event's data over HTTP: the cases of
-%% protocol/json.json. WebSockets' are in edge/halley-edge/src/sessions/ws/operation.rs.
+%% protocol/json.json. WebSockets' are in edge/halley-edge/src/sessions/ws/operation_tests.rs.
 -module(halley_api_json_vectors_tests).
 -include_lib("eunit/include/eunit.hrl").
 

@@ -8,7 +8,7 @@
 //! copy: they come after the event.
 //!
 //! Order per connection: the events in flight to a connection are written before anything else is
-//! (`sessions/members.rs`).
+//! (`sessions/delivery/members.rs`).
 //!
 //! A session whose outbox has no room for the events in flight to it is *lagging*: it is passed
 //! over until it has room, or until its grace is over (`fan_out.rs`).

@@ -13,8 +13,8 @@
 //! - `opening/` reads requests for a session, and decides when each gets it;
 //! - `request/` reads the parameters of such a request;
 //! - `ws/` has the talks with clients of WebSockets, and their operations;
-//! - `delivery/` writes to sessions, with `replay/` (sessions that are held) and `poll/` (answers of
-//!   polls);
+//! - `delivery/` writes to sessions; `replay/` has those that are held, `poll/` polls that gather
+//!   an answer;
 //! - `subscriptions/` has what sessions are subscribed to, and announces them;
 //! - `users/` finds the user of a request, and remembers tokens;
 //! - `base/` has the state of a connection while something happens there.

@@ -1,4 +1,4 @@
-//! What the client of a session reads before its welcome.
+//! The beginning of an answer, up to the welcome, by the kind of its stream.
 
 use std::rc::Rc;
 

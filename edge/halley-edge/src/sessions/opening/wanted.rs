@@ -1,4 +1,4 @@
-//! What a request for a session wants, by its kind.
+//! Requests for a session, read by their kind.
 
 use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;

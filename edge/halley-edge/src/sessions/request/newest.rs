@@ -6,7 +6,7 @@ use halley_wire::HttpError;
 use halley_wire::target;
 
 use crate::sessions::base::io::Io;
-use crate::sessions::ws::operation::{BAD_LAST, last_of};
+use crate::sessions::ws::wish::{BAD_LAST, last_of};
 
 const UNKNOWN: HttpError = HttpError::new(
     503,

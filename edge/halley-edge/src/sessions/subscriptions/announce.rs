@@ -1,5 +1,5 @@
-//! What the brain is told of a session when it opens, or when the brain is another one
-//! (`protocol/link.md` 6, 14): its OPEN, and before that what it is subscribed to.
+//! A session's announcement to the brain, when it opens or when the brain is another one
+//! (`protocol/link.md` 6, 14): its OPEN, and before that its subscriptions.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,5 @@
-//! ENDED (`protocol/link.md` 18): subscriptions that the brain has ended, as rights have changed or a
-//! server wanted it. They are forgotten here, so that they aren't sent to the next brain, and the
+//! ENDED (`protocol/link.md` 18): subscriptions that the brain has ended, as rights have changed or
+//! a server wanted it. They are forgotten, so that they aren't sent to the next brain, and the
 //! client gets a message.
 
 use halley_wire::json_escape;

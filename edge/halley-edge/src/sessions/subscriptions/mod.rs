@@ -1,19 +1,17 @@
 //! The subscriptions of a worker's sessions (`protocol/http.md` 21): kept so that they can be sent
 //! to the next brain (link.md 14). The receivers of an event are the brain's business alone.
 //!
-//! A session's subjects of presence (22) stand among its subjects, after [`PRESENCE`], with which
-//! no id begins.
+//! A session's subjects are one packed text, each after its length (`packed.rs`): up to 255 bytes
+//! of it stand among the packed names, longer ones have an allocation of their own. Sessions
+//! without subscriptions have nothing here.
 //!
-//! So does a session's own state (23): a time and a text, in pieces that stand among its subjects,
-//! each after [`STATE`] and its number (link.md 16); and so does its view (`view.rs`).
-//! `packed.rs` reads and writes that text, `target.rs` makes it of a request.
+//! Its subjects of presence (22) stand among its subjects, after a byte with which no id begins. So
+//! does its own state (23): a time and a text, in pieces, each after [`STATE`] and its number
+//! (link.md 16); and so does its view (`view.rs`).
 //!
-//! `announce.rs` says it to the brain, `rights.rs` sees to it when a session's rights change, and
-//! `ended.rs` has what a client hears of those that have ended.
-//!
-//! A session's subjects are one packed text, each after its length: up to 255 bytes of it stand
-//! among the packed names, longer ones have an allocation of their own. Sessions without
-//! subscriptions have nothing here.
+//! `target.rs` reads the subjects of a request, `change.rs` has the changes that a client makes.
+//! `announce.rs` sends them to the brain, `rights.rs` sends changed rights, and `ended.rs` has the
+//! message about those that have ended.
 
 pub mod announce;
 pub mod change;

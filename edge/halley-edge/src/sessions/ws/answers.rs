@@ -1,4 +1,4 @@
-//! What the client of a WebSocket is answered (`protocol/http.md` 18.3). Values in, text out.
+//! Answers to clients of WebSockets (`protocol/http.md` 18.3). Values in, text out.
 
 use halley_wire::HttpError;
 

@@ -2,7 +2,7 @@
 //! has one or one waits for its turn, and compression.
 //!
 //! - `talk/` reads what clients send, and carries out their operations;
-//! - `operation.rs` parses messages, `answers.rs` writes answers to them;
+//! - `operation.rs` and `wish.rs` parse messages, `answers.rs` writes answers to them;
 //! - [`WebSockets`] has the operations, and `queue.rs` those of one WebSocket;
 //! - `request.rs` sends an operation to the brain, `earlier.rs` to one of an earlier build;
 //! - `compression.rs` agrees on compression.
@@ -13,9 +13,12 @@ pub mod answers;
 pub mod compression;
 pub mod earlier;
 pub mod operation;
+#[cfg(test)]
+mod operation_tests;
 pub mod queue;
 pub mod request;
 pub mod talk;
+pub mod wish;
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,5 +1,5 @@
-//! The talk with a client of a WebSocket: its frames, by RFC 6455 and 7692. `operations.rs` carries out
-//! its messages.
+//! The talk with a client of a WebSocket: its frames, by RFC 6455 and 7692. `operations.rs` carries
+//! out its messages.
 //!
 //! Nothing in here ends a session: a call says how its connection is to end ([`Parting`]).
 //!
