@@ -35,6 +35,9 @@ pub struct Owner {
     config: Arc<Config>,
     connection: Option<Connection>,
     started: Instant,
+    /// Up to when everything was heard. Silence is judged by it (4.5): a round of the only worker
+    /// may take long, or stand still, while there is something to read.
+    heard_ms: u64,
     events: Events,
 }
 
@@ -52,7 +55,7 @@ impl Owner {
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let (config, connection, started) = (Arc::new(config), None, Instant::now());
         let events = Events::with_capacity(EVENTS);
-        Ok(Owner { listener, poll, trunk, config, connection, started, events })
+        Ok(Owner { listener, poll, trunk, config, connection, started, heard_ms: 0, events })
     }
 
     /// Works until all workers have stopped.
@@ -81,14 +84,14 @@ impl Owner {
             if !self.connection.as_ref().is_some_and(may_read) {
                 break;
             }
-            self.round(self.now_ms());
+            self.round();
         }
         Ok(())
     }
 
     /// The only worker ends a round: writes what it has for the brain.
     pub fn write(&mut self) {
-        self.round(self.now_ms());
+        self.round();
     }
 
     /// The only worker has stopped.
@@ -104,6 +107,7 @@ impl Owner {
             result => result?,
         }
         self.trunk.sleeper.awake();
+        self.heard_ms = heard_ms;
         let mut is_dialled = false;
         for event in &self.events {
             match (event.token(), &mut self.connection) {
@@ -117,7 +121,7 @@ impl Owner {
         if is_dialled {
             self.accept();
         }
-        self.round(heard_ms);
+        self.round();
         Ok(())
     }
 
@@ -145,13 +149,13 @@ impl Owner {
         }
     }
 
-    fn round(&mut self, heard_ms: u64) {
+    fn round(&mut self) {
         let now_ms = self.now_ms();
         let Some(connection) = &mut self.connection else {
             drop(self.trunk.take_wish());
             return;
         };
-        match connection.round(now_ms, heard_ms) {
+        match connection.round(now_ms, self.heard_ms) {
             Ok(()) => self.grant(),
             Err(LinkEnd::Broken(code, why)) => {
                 self.trunk.errors.fetch_add(1, Ordering::Relaxed);
@@ -186,5 +190,110 @@ impl AsRawFd for Owner {
     /// What another poll waits for.
     fn as_raw_fd(&self) -> RawFd {
         self.poll.as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The trunk in the thread of the only worker.
+    #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+    use std::io::{Read, Write};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream};
+
+    use clap::Parser;
+    use halley_link::{Deframer, Frame, Item, List, Pair, VERSION, VERSION_MAX_SETTING};
+
+    use super::*;
+    use crate::groups::write_permits::WritePermits;
+
+    const PING: u8 = 0x01;
+    const PONG: u8 = 0x02;
+    const GOODBYE: u8 = 0x04;
+    const HELLO_EDGE: u8 = 0x40;
+
+    /// An owner, and a brain that has dialled it.
+    struct Test {
+        owner: Owner,
+        brain: UnixStream,
+        _polls: Vec<Poll>,
+    }
+
+    impl Test {
+        fn new(name: &str, workers: u16) -> Test {
+            let name = format!("halley-owner-{name}-{}", std::process::id());
+            let address = SocketAddr::from_abstract_name(name).unwrap();
+            let listener = StdListener::bind_addr(&address).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            let (permits, _polls) = WritePermits::new(workers).unwrap();
+            let (trunk, poll) = Trunk::new(permits.wakers()).unwrap();
+            let config = ["edge", "--public=127.0.0.1:0", "--api=127.0.0.1:0", "--socket-dir=/"];
+            let config = Config::parse_from(config);
+            let (listener, trunk) = (UnixListener::from_std(listener), Arc::new(trunk));
+            let owner = Owner::new(listener, poll, trunk, config).unwrap();
+            let brain = UnixStream::connect_addr(&address).unwrap();
+            brain.set_nonblocking(true).unwrap();
+            Test { owner, brain, _polls }
+        }
+
+        fn say(&mut self, frame: &Frame<'_>) {
+            let mut bytes = Vec::new();
+            frame.encode(&mut bytes);
+            self.brain.write_all(&bytes).unwrap();
+        }
+
+        fn hello(&mut self) {
+            let (mut settings, highest) = (Vec::new(), VERSION.to_string());
+            Pair { name: VERSION_MAX_SETTING, value: highest.as_bytes() }.write(&mut settings);
+            let settings = List::from_items(1, &settings);
+            self.say(&Frame::HelloBrain {
+                version: VERSION,
+                window: 600_000,
+                node: b"n",
+                settings,
+            });
+        }
+
+        /// The worker's round lasts so long.
+        fn round_of(&mut self, ms: u64) {
+            self.owner.turn().unwrap();
+            self.owner.started -= Duration::from_millis(ms);
+            self.owner.write();
+        }
+
+        /// The kinds of the frames that have come to the brain, without PING.
+        fn heard(&mut self) -> Vec<u8> {
+            let mut frames = Deframer::new();
+            while let Ok(n @ 1..) = self.brain.read(frames.space()) {
+                frames.filled(n);
+            }
+            let mut kinds = Vec::new();
+            while let Some(raw) = frames.next().unwrap() {
+                kinds.push(raw.kind);
+            }
+            kinds.retain(|kind| *kind != PING);
+            kinds
+        }
+    }
+
+    /// 4.5: "a side that stood still itself reads what has come before it judges"; 3.5 likewise.
+    #[test]
+    fn a_long_round_is_no_silence_of_the_brain() {
+        let mut test = Test::new("silence", 1);
+        test.owner.turn().unwrap();
+        test.hello();
+        test.owner.started -= Duration::from_millis(6_000);
+        test.owner.write();
+        test.round_of(0);
+        assert_eq!(test.heard(), [HELLO_EDGE]);
+        test.round_of(11_000);
+        test.say(&Frame::Ping { nonce: 1 });
+        test.round_of(0);
+        assert_eq!(test.heard(), [PONG]);
+        test.round_of(0);
+        test.owner.started -= Duration::from_millis(11_000);
+        test.round_of(0);
+        test.round_of(0);
+        assert_eq!(test.heard(), [GOODBYE], "and this is silence");
     }
 }
