@@ -6,7 +6,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halley_link::trunk::{Handed, Outbound, Ring, Sleeper};
 use halley_link::{Frame, GoodbyeCode};
@@ -62,8 +62,8 @@ pub struct Trunk {
     waker: Arc<Waker>,
     /// Places of workers that there have been.
     places: AtomicU64,
-    /// The first that isn't granted yet.
-    wish: Mutex<Option<Wish>>,
+    /// Those that the owner hasn't looked at: of each worker one for a place at most.
+    wishes: Mutex<Vec<Wish>>,
     /// What the owner counts, until a worker's STATS tell it.
     pub stale: AtomicU64,
     /// The same.
@@ -90,8 +90,8 @@ impl Trunk {
             })
             .collect();
         let (places, stale, errors) = Default::default();
-        let (sleeper, wish) = (Sleeper::default(), Mutex::new(None));
-        Ok((Trunk { workers, sleeper, waker, places, wish, stale, errors }, poll))
+        let (sleeper, wishes) = (Sleeper::default(), Mutex::default());
+        Ok((Trunk { workers, sleeper, waker, places, wishes, stale, errors }, poll))
     }
 
     /// What wakes the owner.
@@ -112,24 +112,24 @@ impl Trunk {
         }
     }
 
-    fn wishes(&self) -> std::sync::MutexGuard<'_, Option<Wish>> {
-        self.wish.lock().unwrap_or_else(PoisonError::into_inner)
+    fn wishes(&self) -> MutexGuard<'_, Vec<Wish>> {
+        self.wishes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A worker wants the trunk to end.
     pub fn wish(&self, wish: Wish) {
-        self.wishes().get_or_insert(wish);
+        self.wishes().push(wish);
         self.wake_owner();
     }
 
-    /// What a worker wants.
-    pub fn take_wish(&self) -> Option<Wish> {
-        self.wishes().take()
+    /// What the workers want.
+    pub fn take_wishes(&self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes())
     }
 
     /// Does any worker want something?
     pub fn has_wish(&self) -> bool {
-        self.wishes().is_some()
+        !self.wishes().is_empty()
     }
 }
 

@@ -152,7 +152,7 @@ impl Owner {
     fn round(&mut self) {
         let now_ms = self.now_ms();
         let Some(connection) = &mut self.connection else {
-            drop(self.trunk.take_wish());
+            drop(self.trunk.take_wishes());
             return;
         };
         match connection.round(now_ms, self.heard_ms) {
@@ -165,11 +165,11 @@ impl Owner {
         }
     }
 
-    /// Ends the trunk, as a worker wants it.
+    /// Ends the trunk, as a worker wants it that has its place still.
     fn grant(&mut self) {
-        let Some(wish) = self.trunk.take_wish() else { return };
-        let is_place = |of: &Connection| of.is_place(wish.worker, wish.place);
-        if self.connection.as_ref().is_some_and(is_place) {
+        let Some(connection) = &self.connection else { return };
+        let mut wishes = self.trunk.take_wishes().into_iter();
+        if let Some(wish) = wishes.find(|wish| connection.is_place(wish.worker, wish.place)) {
             log!("trunk: worker {} ends it", wish.worker);
             self.end(Some(wish.code), &wish.why);
         }
@@ -202,10 +202,12 @@ mod tests {
     use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream};
 
     use clap::Parser;
+    use halley_link::trunk::Handed;
     use halley_link::{Deframer, Frame, Item, List, Pair, VERSION, VERSION_MAX_SETTING};
 
     use super::*;
     use crate::groups::write_permits::WritePermits;
+    use crate::link::trunk::Wish;
 
     const PING: u8 = 0x01;
     const PONG: u8 = 0x02;
@@ -295,5 +297,28 @@ mod tests {
         test.round_of(0);
         test.round_of(0);
         assert_eq!(test.heard(), [GOODBYE], "and this is silence");
+    }
+
+    /// A wish for a place that has ended stands in the way of none.
+    #[test]
+    fn each_wish_is_looked_at() {
+        let mut test = Test::new("wishes", 2);
+        test.hello();
+        test.owner.turn().unwrap();
+        test.owner.turn().unwrap();
+        assert_eq!(test.heard(), [HELLO_EDGE]);
+        let trunk = Arc::clone(&test.owner.trunk);
+        let places = trunk.workers.iter().map(|worker| match worker.ring.take() {
+            Some(Handed::Begin(begin)) => begin.place,
+            _ => panic!("no place"),
+        });
+        let places: Vec<_> = places.collect();
+        for (worker, place) in [(0, places[0] + 100), (1, places[1])] {
+            let (code, why) = (GoodbyeCode::BadFrame, "10.9".to_owned());
+            trunk.wish(Wish { place, worker, code, why });
+        }
+        test.owner.turn().unwrap();
+        assert_eq!(test.heard(), [GOODBYE]);
+        assert!(!trunk.has_wish());
     }
 }

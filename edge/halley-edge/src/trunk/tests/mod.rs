@@ -276,7 +276,8 @@ fn an_old_wish_ends_nothing() {
     places[0].say_goodbye(GoodbyeCode::Stopping, "the worker stops");
     assert!(!test.trunk.has_wish());
     places[0].say_goodbye(GoodbyeCode::BadFrame, "10.9");
-    let Some(Wish { place, worker: 0, .. }) = test.trunk.take_wish() else { panic!("no wish") };
+    let wishes = test.trunk.take_wishes();
+    let [Wish { place, worker: 0, .. }] = wishes[..] else { panic!("not one wish") };
     assert!(test.connection.as_ref().unwrap().is_place(0, place));
     test.connection.take().unwrap().end(None, "bye", false);
     test.dial();
