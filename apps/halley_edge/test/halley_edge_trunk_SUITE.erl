@@ -103,7 +103,7 @@ the_trunk_is_cut(Config) ->
     Done = ready(fake_trunk:until(all_saw(Conns, 1200), Cut)),
     ordered_and_once(Conns, 1200, fake_trunk:run(50, Done)).
 
-%% 13.7: "a worker that stands still costs the others nothing, and the trunk stays".
+%% 13.7: "So the trunk stays".
 a_worker_goes_and_comes_back(Config) ->
     Conns = crowd(3, 3),
     Opened = opened(Conns, ready(trunk(Config, 3))),

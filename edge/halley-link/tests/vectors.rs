@@ -409,6 +409,23 @@ fn every_frame_type_has_a_vector() {
     }
 }
 
+/// What the fuzzer begins with has every frame, in inputs that it reads whole.
+#[test]
+fn every_vector_is_a_seed_of_the_fuzzer() {
+    const INPUT_BYTES_MAX: usize = 4_096;
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/link");
+    let seeds: Vec<_> = ["seed-of-brain", "seed-of-edge"]
+        .into_iter()
+        .map(|name| std::fs::read(corpus.join(name)).unwrap())
+        .inspect(|seed| assert!(seed.len() <= INPUT_BYTES_MAX))
+        .collect();
+    for (name, vector) in vectors(false) {
+        let hex = unhex(vector["hex"].as_str().unwrap());
+        let is_in = |seed: &Vec<u8>| seed.windows(hex.len()).any(|bytes| bytes == hex);
+        assert!(seeds.iter().any(is_in), "{name}: put its bytes at the end of the seed");
+    }
+}
+
 /// 12.2: "of at most 229,376 bytes". A vector would be as long.
 #[test]
 fn keys_have_a_bound() {
@@ -424,7 +441,7 @@ fn these_frames_are_free() {
     assert_eq!(free, [0x01, 0x02, 0x03, 0x04, 0x10, 0x1d, 0x40]);
 }
 
-/// 3.2: "both take the highest that the other one speaks, too".
+/// 3.2: "a link has the highest that both speak".
 #[test]
 fn versions_in_common() {
     let text = include_str!("../../../protocol/link-versions.json");

@@ -8,8 +8,8 @@ use halley_link::{FLAG_CLOSE, FLAG_END, Frame};
 use crate::brain::{Edge, Seen};
 
 /// 8.1: "Every HTTP request that the edge doesn't answer itself travels as REQUEST." 8.2: "Header
-/// names are lower case. Hop-by-hop headers, `content-length` and `expect` stay at the edge." 8.3:
-/// "With END the body is whole."
+/// names are lower case. Of a client's headers those travel that the brain reads". 8.3: "With END
+/// the body is whole."
 #[test]
 fn a_request_and_its_answer() {
     let (edge, mut brain) = Edge::start(&[]);
