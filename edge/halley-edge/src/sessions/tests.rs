@@ -211,6 +211,26 @@ fn a_session_is_looked_at_when_it_ends() {
     assert_eq!(io.conns.stats.get(Stat::Expired), 1);
 }
 
+/// http.md 12.1: presence that waits for the welcome has the room of an outbox; beyond it the
+/// session ends, of which the brain hears by the session's number (link.md 6.4).
+#[test]
+fn too_much_presence_before_the_welcome() {
+    let ((mut io, mut brain), mut sessions) = (io(), Sessions::new());
+    io.conns.settings.outbox_bytes_max = 10_000;
+    let (index, conn, mut client) = opening(&mut io);
+    let tell = |io: &mut Io, sessions: &mut Sessions| {
+        with(&[conn], |conns| sessions.writer(io).presence(&[b'1'; 6_000], conns));
+    };
+    tell(&mut io, &mut sessions);
+    settle(&mut io, &mut sessions);
+    assert_eq!((io.conns.phase(index), brain.told(&mut io).len()), (Phase::Opening, 0));
+    tell(&mut io, &mut sessions);
+    sessions.writer(&mut io).opened(number(conn), b"c");
+    settle(&mut io, &mut sessions);
+    assert_eq!((io.conns.phase(index), brain.told(&mut io)), (Phase::Free, vec!["Close".into()]));
+    assert_eq!(read(&mut client), (String::new(), true));
+}
+
 /// A session that is closing is left by its client as well, of which nobody is told.
 #[test]
 fn an_end_is_told_once() {
