@@ -1,11 +1,14 @@
 // protocol/http.md 28: ids in the query, and the parameters of streams and polls in a form.
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { before } from 'node:test';
+import WebSocket from 'ws';
 import { api, curl, http, publish } from '../lib/client.mjs';
 import { assertError } from '../lib/expect.mjs';
 import { test } from '../lib/halley.mjs';
 import { bearer, makeKey, mint } from '../lib/token.mjs';
+import { until } from '../lib/wait.mjs';
 import { endAfter, startWithTokens } from '../lib/world.mjs';
 
 const ID = 'room/7';
@@ -118,4 +121,96 @@ test('28.2 as curl sends it', async () => {
   assert.equal(answer.status, 200, answer.body);
   const sessions = await api(halley, 'GET', '/v1/users/ann/sessions');
   assert.deepEqual(sessions.json.sessions, []);
+});
+
+const byMessage = () => `${halley.publicUrl.replace('http', 'ws')}/v1/ws?open=message`;
+
+/** Opens a WebSocket whose first message is `parameters`. */
+async function opened(parameters, { behind = [], address = '', ...options } = {}) {
+  const socket = new WebSocket(byMessage() + address, options);
+  const heard = [];
+  let closed;
+  socket.on('message', (data) => heard.push(JSON.parse(data)));
+  socket.on('close', (code, reason) => { closed = [code, `${reason}`]; });
+  await once(socket, 'open');
+  for (const message of [parameters, ...behind]) socket.send(message);
+  return {
+    socket,
+    heard,
+    next: () => until('a message', () => heard.shift()),
+    closed: () => until('a close', () => closed),
+  };
+}
+
+test('28.3 a WebSocket by its first message: all its subjects, from its cursor on', async () => {
+  const token = mint(key, { sub: 'ann', halley: RIGHTS });
+  for (const perMessageDeflate of [false, { threshold: 0 }]) {
+    const first = await opened(form([['token', token], ...all(MANY)]), { perMessageDeflate });
+    const { cursor } = await first.next();
+    first.socket.close();
+    for (const n of [0, 99]) await publish(halley, MANY[n], n);
+    const again = await opened(form([['token', token], ['cursor', cursor], ...all(MANY)]),
+      { perMessageDeflate });
+    assert.deepEqual(await again.next(), {});
+    assert.deepEqual([(await again.next()).data, (await again.next()).data], [0, 99]);
+    await publish(halley, MANY[50], 'live');
+    assert.equal((await again.next()).data, 'live');
+    again.socket.close();
+  }
+});
+
+test('28.3 messages behind the first wait for the session', async () => {
+  const token = mint(key, { sub: 'bob', halley: RIGHTS });
+  const refs = Array.from({ length: 10 }, (_, n) => n);
+  const behind = refs.map((ref) => `{"ref":${ref},"op":"subscribe","subject":"many/${ref}"}`);
+  const { heard, next, socket } = await opened(form([['token', token]]), { behind });
+  assert.match((await next()).cursor, /./);
+  await until('all answers', () => heard.length === refs.length);
+  assert.deepEqual(heard.map(({ ref, ok }) => ok && ref), refs);
+  socket.close();
+});
+
+test('28.3 parameters stand in the address, too, but not in both', async () => {
+  const token = mint(key, { sub: 'cid', halley: RIGHTS });
+  const both = await opened(form([['token', token]]), { address: '&subject=many/both' });
+  await both.next();
+  await publish(halley, 'many/both', 1);
+  assert.equal((await both.next()).data, 1);
+  both.socket.close();
+  const twice = await opened(form([['token', token], ['open', 'message']]));
+  assert.equal((await twice.next()).error.code, 'duplicate_parameter');
+});
+
+test('28.4 a refusal is a message and a close', async () => {
+  const subjects = Array.from({ length: 101 }, (_, n) => ['subject', `many/${n}`]);
+  for (const [parameters, status, code] of [
+    ['', 401, 'token_missing'],
+    ['token=x', 401, 'token_malformed'],
+    [form([['token', mint(key, { sub: 'dan', halley: {} })], ['subject', 'many/1']]), 403,
+      'right_missing'],
+    [form([['token', mint(key, { sub: 'dan', halley: RIGHTS })], ...subjects]), 400,
+      'too_many_subscriptions'],
+    ['user=a b', 400, 'bad_form'],
+    [Buffer.from('user=ann'), 400, 'bad_form'],
+  ]) {
+    const { next, closed } = await opened(parameters);
+    const { error } = await next();
+    assert.deepEqual([error.status, error.code], [status, code]);
+    assert.match(error.message, /\w{3,}/);
+    assert.deepEqual(await closed(), [4000 + status, code]);
+  }
+  const long = await opened('a'.repeat(131_073));
+  assert.equal((await long.closed())[0], 1009);
+});
+
+test('28.3 before its message it is pending: pings are answered, and it has its time', async () => {
+  const socket = new WebSocket(byMessage());
+  const closed = once(socket, 'close');
+  const said = once(socket, 'message');
+  await once(socket, 'open');
+  socket.ping('are you there');
+  assert.equal(`${(await once(socket, 'pong'))[0]}`, 'are you there');
+  const [late] = await said;
+  assert.equal(JSON.parse(late).error.code, 'body_too_slow');
+  assert.equal((await closed)[0], 4408);
 });

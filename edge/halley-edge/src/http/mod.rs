@@ -1,8 +1,9 @@
 //! HTTP on client connections: `read.rs` reads requests, `request.rs` decides which part answers,
-//! `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/base/`
+//! `first_message.rs` reads that of a WebSocket which is opened by it, `respond.rs` writes answers. `halley-wire` parses and writes their bytes; `sessions/base/`
 //! has the state of a request while it lasts, and a body that asks for a session. `routes.rs` is
 //! generated: the edge's part of the table of resources.
 
+mod first_message;
 pub mod read;
 pub mod request;
 pub mod respond;

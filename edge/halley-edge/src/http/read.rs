@@ -146,7 +146,8 @@ impl Http {
         };
         match stage {
             Stage::Head if answers_wait => 0,
-            Stage::Head | Stage::Form(_) => READ_BYTES,
+            Stage::Message(_) if answers_wait => 0,
+            Stage::Head | Stage::Form(_) | Stage::Message(_) => READ_BYTES,
             Stage::Length(_) | Stage::Chunked(_) if room => exchange_of(&mut io.conns, index)
                 .map_or(0, |exchange| exchange.window.min(READ_BYTES)),
             Stage::Length(_) | Stage::Chunked(_) => {
@@ -229,7 +230,11 @@ impl Http {
                 Some(used) => Step::Used(used),
                 None => Step::Done,
             },
-            Stage::Head if answers_wait => Step::Wait,
+            Stage::Head | Stage::Message(_) if answers_wait => Step::Wait,
+            Stage::Message(_) => match self.message_goes_on(io, sessions, index, input) {
+                Some(used) => Step::Used(used),
+                None => Step::Done,
+            },
             Stage::Head => self.head_step(io, sessions, index, input),
         }
     }
@@ -289,7 +294,9 @@ impl Http {
                 Ok((n, *left == 0))
             }
             Stage::Chunked(decoder) => decoder.decode_all(input, &mut self.joined),
-            Stage::Head | Stage::Form(_) | Stage::Answer => return Step::Wait,
+            Stage::Head | Stage::Form(_) | Stage::Message(_) | Stage::Answer => {
+                return Step::Wait;
+            }
         };
         let (used, done) = match taken {
             Ok(taken) => taken,

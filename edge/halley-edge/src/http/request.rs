@@ -27,6 +27,7 @@ use crate::sessions::base::errors::{BUSY, NO_BRAIN, no_place};
 use crate::sessions::base::exchange::{Reply, Stage};
 use crate::sessions::base::form::{FORMS_FULL, Form};
 use crate::sessions::base::io::Io;
+use crate::sessions::opening::wanted::is_by_message;
 use crate::sessions::opening::{Opened, Stream};
 use crate::sessions::users::identity::{FOREVER, Principal, TOKEN_PARAMETER};
 use crate::stats::Stat;
@@ -51,7 +52,7 @@ const WRONG_METHOD: HttpError = HttpError::new(
     "method_not_allowed",
     "Streams and polls are requested with GET, or with POST and a form; WebSockets with GET.",
 );
-const BODY_NOT_ALLOWED: HttpError = HttpError::new(
+pub(in crate::http) const BODY_NOT_ALLOWED: HttpError = HttpError::new(
     400,
     "body_not_allowed",
     "A GET request for a stream or a poll has no body: send its parameters in the address, or a \
@@ -131,6 +132,9 @@ impl Http {
         let stream = if api { stream_of_api(path, status) } else { stream_of_public(path) };
         match (stream, req.method) {
             (None, _) => self.pass_on(io, sessions, index, req, api, body),
+            (Some(Stream::WebSocket), "GET") if is_by_message(req.target) => {
+                self.message_begins(io, sessions, index, req, head, body)
+            }
             (Some(stream), "GET" | "HEAD") => self.stream_request(io, sessions, index, req, stream),
             (Some(_), "POST") if takes_form(path) => {
                 self.form_begins(io, sessions, index, req, head, body)
@@ -140,7 +144,7 @@ impl Http {
         }
     }
 
-    fn stream_request(
+    pub(in crate::http) fn stream_request(
         &mut self,
         io: &mut Io,
         sessions: &mut Sessions,
@@ -355,9 +359,10 @@ impl Http {
     }
 }
 
-/// Is a form read on this connection, which isn't whole?
+/// Is a form read on this connection, or the first message of a WebSocket, which isn't whole?
 pub fn reads_form(io: &mut Io, index: u32) -> bool {
-    exchange_of(&mut io.conns, index).is_some_and(|e| matches!(e.stage, Stage::Form(_)))
+    exchange_of(&mut io.conns, index)
+        .is_some_and(|e| matches!(e.stage, Stage::Form(_) | Stage::Message(_)))
 }
 
 /// The API's clients are known by their keys; there the brain counts.

@@ -16,6 +16,7 @@ use crate::sessions::base::answer::Answer;
 use crate::sessions::base::detail::{exchange_of, exchange_or_new};
 use crate::sessions::base::exchange::{Exchange, Stage};
 use crate::sessions::base::io::Io;
+use crate::sessions::base::refusal::of_websocket;
 use crate::sessions::base::requests;
 use crate::sessions::users::identity;
 
@@ -84,6 +85,10 @@ impl Http {
         req: &Request<'_>,
         error: &HttpError,
     ) -> Option<usize> {
+        if exchange_of(&mut io.conns, index).is_some_and(|e| e.reply.is_websocket()) {
+            self.refuse(io, sessions, index, error);
+            return None;
+        }
         io.conns.stats.count_error(error.status);
         let error = *error;
         let challenge = identity::challenge(error.status, error.code, error.message);
@@ -114,7 +119,12 @@ impl Http {
             let options =
                 ResponseOptions { retry_after_s, challenge, ..reply.options(&origins, date) };
             let mut out = Vec::new();
-            http_error(&mut out, error, &options);
+            if reply.is_websocket() {
+                let retry_after_s = error.retry_after_s.or(retry_after_s);
+                out = of_websocket(error.status, error.code, error.message, retry_after_s);
+            } else {
+                http_error(&mut out, error, &options);
+            }
             io.conns.push(index, out.into());
         }
         sessions.close_after_flush(io, index, CloseReason::Client);

@@ -35,6 +35,8 @@ pub mod tests;
 pub mod users;
 pub mod ws;
 
+use halley_wire::websocket::Inflater;
+
 use crate::sessions::base::io::Io;
 use crate::sessions::delivery::{Delivery, Writer};
 use crate::sessions::opening::admission::Admission;
@@ -92,6 +94,11 @@ impl Sessions {
     /// When clients get their sessions, or come back for them.
     pub fn admission(&mut self) -> &mut Admission {
         &mut self.admission
+    }
+
+    /// For a message that comes before its session.
+    pub fn inflater(&mut self) -> &mut Inflater {
+        self.websockets.inflater()
     }
 
     /// Reads what the client of a stream or a poll sends.

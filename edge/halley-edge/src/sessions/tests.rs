@@ -76,6 +76,7 @@ fn opening(io: &mut Io) -> (u32, u64, std::os::unix::net::UnixStream) {
         rights: "".into(),
         since_ms: 0,
         poll: None,
+        ahead: None,
     };
     io.conns.table.set_detail(index, Detail::Opening(Box::new(opening)));
     io.conns.slot(index).unwrap().set(flag::ANNOUNCED);

@@ -5,6 +5,7 @@ use halley_wire::websocket::Decoder;
 use crate::conns::Hung;
 use crate::conns::table::Phase;
 use crate::sessions::base::exchange::Exchange;
+use crate::sessions::base::first_message::Ahead;
 use crate::sessions::base::opening::Opening;
 use crate::sessions::base::poll::Poll;
 
@@ -20,6 +21,8 @@ pub enum Detail {
     Opening(Box<Opening>),
     /// A frame or message in the middle that a WebSocket's client sends.
     WebSocket(Decoder),
+    /// Frames that were read before there was a session for them.
+    Ahead(Box<Ahead>),
 }
 
 impl Hung for Detail {

@@ -7,6 +7,7 @@ use halley_wire::http1::head::{Request, Version};
 use halley_wire::http1::response::ResponseOptions;
 
 use crate::limits::places::Place;
+use crate::sessions::base::first_message::FirstMessage;
 use crate::sessions::base::form::Form;
 
 /// How far a request was read.
@@ -21,6 +22,8 @@ pub enum Stage {
     Chunked(ChunkedDecoder),
     /// A body that the edge reads itself.
     Form(Box<Form>),
+    /// Likewise, the first message of a WebSocket that is opened by it.
+    Message(Box<FirstMessage>),
     /// The request is whole; the brain has it.
     Answer,
 }
@@ -35,6 +38,8 @@ pub struct Reply {
     origin: Option<Box<[u8]>>,
     /// Pages of this origin may not read the answer.
     refuses_origin: bool,
+    /// It is a WebSocket by now: frames are answered.
+    is_websocket: bool,
 }
 
 impl Default for Reply {
@@ -46,6 +51,7 @@ impl Default for Reply {
             head_only: false,
             origin: None,
             refuses_origin: false,
+            is_websocket: false,
         }
     }
 }
@@ -59,7 +65,18 @@ impl Reply {
             head_only: request.method == "HEAD",
             origin: request.header("origin").map(Into::into),
             refuses_origin: is_foreign,
+            is_websocket: false,
         }
+    }
+
+    /// The same, once the upgrade was answered.
+    pub fn of_websocket(self) -> Reply {
+        Reply { is_websocket: true, ..self }
+    }
+
+    /// Is it a WebSocket, which gets no HTTP answer any more?
+    pub fn is_websocket(&self) -> bool {
+        self.is_websocket
     }
 
     /// The same, for the connection's last answer.
@@ -125,8 +142,11 @@ impl Exchange {
 
     /// Is it the client's body that is waited for?
     pub fn body_is_next(&self) -> bool {
-        matches!(self.stage, Stage::Length(_) | Stage::Chunked(_) | Stage::Form(_))
-            && !self.brain_is_next()
+        let awaited = matches!(
+            self.stage,
+            Stage::Length(_) | Stage::Chunked(_) | Stage::Form(_) | Stage::Message(_)
+        );
+        awaited && !self.brain_is_next()
     }
 
     /// So many bytes of the body came; `now_us` is the time, `grace_us` how far it may ever be

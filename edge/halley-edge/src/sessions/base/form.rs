@@ -64,14 +64,22 @@ impl Forms {
 }
 
 /// A form's part of them. It is given back when the form goes, in whatever way its connection ends.
-struct Part {
+pub struct Part {
     of: Forms,
     bytes: usize,
 }
 
 impl Part {
+    /// Of these; it has nothing yet.
+    pub fn of(forms: &Forms) -> Part {
+        Part { of: forms.clone(), bytes: 0 }
+    }
+
     /// From now on the form has so many bytes.
-    fn becomes(&mut self, bytes: usize) -> Result<(), HttpError> {
+    ///
+    /// # Errors
+    /// [`FORMS_FULL`] where the others have all the room.
+    pub fn becomes(&mut self, bytes: usize) -> Result<(), HttpError> {
         let all = self.of.bytes() - self.bytes + bytes;
         if all > FORMS_BYTES_MAX {
             return Err(FORMS_FULL);
@@ -122,8 +130,7 @@ impl Form {
     }
 
     fn new(head: &[u8], rest: Rest, forms: &Forms) -> Form {
-        let part = Part { of: forms.clone(), bytes: 0 };
-        Form { head: head.to_vec(), body: Vec::new(), rest, part }
+        Form { head: head.to_vec(), body: Vec::new(), rest, part: Part::of(forms) }
     }
 
     /// Reads on. Gives how many bytes belong to the form, and whether it is whole.
@@ -168,17 +175,24 @@ impl Form {
     /// # Errors
     /// 400 for bytes that no address has (1.6).
     pub fn target(&self, target: &str) -> Result<String, HttpError> {
-        let form = std::str::from_utf8(&self.body).map_err(|_| BAD_FORM)?;
-        if !form.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(BAD_FORM);
-        }
-        let between = match target.contains('?') {
-            _ if form.is_empty() => "",
-            true => "&",
-            false => "?",
-        };
-        Ok([target, between, form].concat())
+        joined(target, std::str::from_utf8(&self.body).map_err(|_| BAD_FORM)?)
     }
+}
+
+/// The target with a form behind it, as a part of its query.
+///
+/// # Errors
+/// 400 for bytes that no address has (1.6).
+pub fn joined(target: &str, form: &str) -> Result<String, HttpError> {
+    if !form.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(BAD_FORM);
+    }
+    let between = match target.contains('?') {
+        _ if form.is_empty() => "",
+        true => "&",
+        false => "?",
+    };
+    Ok([target, between, form].concat())
 }
 
 /// Is this `Content-Type` that of a form, whatever parameters it has?

@@ -1,6 +1,7 @@
 //! The state of a stream until its session is there, and of a poll until its answer.
 
 use crate::sessions::base::exchange::Reply;
+use crate::sessions::base::first_message::Ahead;
 use crate::sessions::base::poll::Poll;
 
 /// What a stream holds until its session is there, and a poll until it is answered.
@@ -15,4 +16,6 @@ pub struct Opening {
     pub since_ms: u64,
     /// What the answer to a poll is going to be.
     pub poll: Option<Poll>,
+    /// What came behind the first message of a WebSocket that is opened by it.
+    pub ahead: Option<Box<Ahead>>,
 }

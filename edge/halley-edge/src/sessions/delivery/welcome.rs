@@ -27,6 +27,13 @@ impl Delivery {
             if let Some(early) = self.early.remove(&index) {
                 out.extend_from_slice(&early);
             }
+            if let Some(ahead) = opening.ahead {
+                // It is read when the welcome is written.
+                conns.table.set_detail(index, Detail::Ahead(ahead));
+                if let Some(slot) = conns.slot(index) {
+                    slot.set(flag::UNREAD);
+                }
+            }
             // Nothing comes before it.
             conns.push(index, out.into());
         }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::response::ResponseOptions;
+use halley_wire::websocket::encode;
 use halley_wire::websocket::handshake::{self, AcceptKey, Agreed};
 use halley_wire::{article, ndjson, poll, sse};
 
@@ -29,11 +30,21 @@ pub enum Head {
         /// What is agreed on.
         agreed: Agreed,
     },
+    /// The first message has opened it: the handshake has ended before.
+    Message {
+        /// It goes on behind a cursor of its own, so no welcome would follow.
+        has_cursor: bool,
+    },
     /// Nothing: a poll's answer is written when it has one.
     Poll,
 }
 
 impl Head {
+    /// Has the client got its HTTP answer already?
+    pub fn is_answered(&self) -> bool {
+        matches!(self, Head::Message { .. })
+    }
+
     /// Writes it.
     pub fn write(&self, out: &mut Vec<u8>, whose: &Principal<'_>, options: &ResponseOptions<'_>) {
         match self {
@@ -48,6 +59,8 @@ impl Head {
             Head::WebSocket { accept, agreed } => {
                 handshake::response_with(out, accept, *agreed, options);
             }
+            Head::Message { has_cursor: true } => encode::text(out, "{}"),
+            Head::Message { has_cursor: false } => {}
             // Only HEAD is answered by this.
             Head::Poll if options.head_only => {
                 let events: &[Rc<[u8]>] = &[];

@@ -17,6 +17,7 @@ pub mod wanted;
 
 use halley_wire::HttpError;
 use halley_wire::http1::head::Request;
+use halley_wire::websocket::extension::Agreement;
 
 use crate::conns::table::Phase;
 use crate::sessions::base::detail::Detail;
@@ -40,6 +41,8 @@ pub enum Stream {
     Events,
     /// `/v1/ws`
     WebSocket,
+    /// The same, opened by its first message, with what was agreed on about compression
+    Message(Option<Agreement>),
     /// `/test/<user>`
     Article,
     /// `/v1/poll`
@@ -103,7 +106,7 @@ fn enter_or_answer(
     let judged = principal.is_nobody() || !wanted.subjects.is_empty();
     let rights = if judged { principal.rights.as_ref() } else { "" }.into();
     let since_ms = io.conns.clock.now_ms;
-    let opening = Box::new(Opening { answer, reply, rights, since_ms, poll: None });
+    let opening = Box::new(Opening { answer, reply, rights, since_ms, poll: None, ahead: None });
     io.conns.table.set_detail(index, Detail::Opening(opening));
     Ok(None)
 }
@@ -111,6 +114,7 @@ fn enter_or_answer(
 /// The bytes that the client reads before the welcome.
 fn answer(io: &Io, req: &Request<'_>, wanted: &Wanted<'_>) -> (Reply, Vec<u8>) {
     let reply = Reply::to(req, io.conns.is_foreign(req, false));
+    let reply = if wanted.head.is_answered() { reply.of_websocket() } else { reply };
     let mut out = Vec::new();
     let options = reply.options(&io.conns.settings.origins, io.conns.clock.date);
     wanted.head.write(&mut out, &wanted.principal, &options);

@@ -10,6 +10,7 @@ use crate::sessions::base::detail::Detail;
 use crate::sessions::base::errors::StreamError;
 use crate::sessions::base::groups;
 use crate::sessions::base::io::Io;
+use crate::sessions::base::refusal::of_websocket;
 use crate::sessions::users::identity;
 use crate::transport::Transport;
 
@@ -22,6 +23,10 @@ pub fn refusal(io: &mut Io, index: u32, error: &StreamError<'_>) -> Option<Vec<u
     let Detail::Opening(opening) = io.conns.table.take_detail(index) else { return None };
     let reply = opening.reply.last();
     let retry_after_s = Some(error.retry_after_s.into()).filter(|s| *s > 0);
+    if reply.is_websocket() {
+        let StreamError { status, code, message, .. } = *error;
+        return Some(of_websocket(status, code, message, retry_after_s));
+    }
     let challenge = identity::challenge(error.status, error.code, error.message);
     let challenge = challenge.as_deref();
     let options = reply.options(&origins, date);

@@ -3,7 +3,9 @@
 use halley_wire::HttpError;
 use halley_wire::http1::body::Framing;
 use halley_wire::http1::head::Request;
+use halley_wire::http1::response::ResponseOptions;
 use halley_wire::target as wire;
+use halley_wire::websocket::extension::Agreement;
 use halley_wire::websocket::handshake::{self, Agreed};
 
 use crate::sessions::base::io::Io;
@@ -19,6 +21,9 @@ use crate::sessions::users::identity::Principal;
 use crate::sessions::users::tokens::Tokens;
 use crate::sessions::ws::compression;
 use crate::transport::Transport;
+
+/// How a WebSocket is opened.
+const OPEN_PARAMETER: &str = "open";
 
 const NOT_ACCEPTABLE: HttpError = HttpError::new(
     406,
@@ -56,6 +61,7 @@ impl<'r> Wanted<'r> {
         match stream {
             Stream::Events => events(io, tokens, req),
             Stream::WebSocket => websocket(io, tokens, req),
+            Stream::Message(deflate) => by_message(io, tokens, req, deflate),
             Stream::Article => article(io, tokens, req),
             Stream::Poll => poll(io, tokens, req),
             Stream::Status => status_of(io, req),
@@ -107,15 +113,60 @@ fn websocket<'r>(io: &mut Io, tokens: &Tokens, req: &Request<'r>) -> Result<Want
     let accept = handshake::accept(req)?;
     io.conns.origin_may_enter(req, false)?;
     let protocol = handshake::protocol(req)?;
+    let wanted = talk(io, tokens, req)?;
+    let deflate = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
+    let head = Head::WebSocket { accept, agreed: Agreed { deflate, protocol } };
+    Ok(Wanted { transport: Transport::websocket(deflate), head, ..wanted })
+}
+
+/// What the target says of a WebSocket.
+fn talk<'r>(io: &mut Io, tokens: &Tokens, req: &Request<'r>) -> Result<Wanted<'r>, HttpError> {
     parameters::check(req.target)?;
     let subjects = target::of_target(req.target)?;
     // A visitor may say later what it wants to see.
     let principal = tokens.principal_of_session(&mut io.conns, req, true)?;
-    let cursor = newest::or_newest(io, req.target, cursor::of_target(req)?, &subjects)?;
-    let deflate = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
-    let transport = Transport::websocket(deflate);
-    let head = Head::WebSocket { accept, agreed: Agreed { deflate, protocol } };
+    let cursor = cursor::of_target(req)?;
+    let head = Head::Message { has_cursor: !cursor.is_empty() };
+    let cursor = newest::or_newest(io, req.target, cursor, &subjects)?;
+    let transport = Transport::WebSocket;
     Ok(Wanted { transport, principal, cursor, subjects, head, until_ms: None })
+}
+
+/// The upgrade of a WebSocket that is opened by its first message (28.3): its answer, and what was
+/// agreed on about compression. Nothing is known yet of its user.
+///
+/// # Errors
+/// What the client is answered.
+pub fn upgrade(
+    io: &mut Io,
+    req: &Request<'_>,
+    options: &ResponseOptions<'_>,
+) -> Result<(Vec<u8>, Option<Agreement>), HttpError> {
+    let accept = handshake::accept(req)?;
+    io.conns.origin_may_enter(req, false)?;
+    let protocol = handshake::protocol(req)?;
+    io.conns.stream_may_open()?;
+    let deflate = compression::agree(req, &io.conns.settings, &mut io.conns.stats);
+    let mut out = Vec::new();
+    handshake::response_with(&mut out, &accept, Agreed { deflate, protocol }, options);
+    Ok((out, deflate))
+}
+
+/// Such a WebSocket, whose target has the message behind it.
+fn by_message<'r>(
+    io: &mut Io,
+    tokens: &Tokens,
+    req: &Request<'r>,
+    deflate: Option<Agreement>,
+) -> Result<Wanted<'r>, HttpError> {
+    // A message that says how it is to be opened has that twice.
+    wire::query_value(req.target, OPEN_PARAMETER)?;
+    Ok(Wanted { transport: Transport::websocket(deflate), ..talk(io, tokens, req)? })
+}
+
+/// Is it opened by its first message?
+pub fn is_by_message(target: &str) -> bool {
+    matches!(wire::query_value(target, OPEN_PARAMETER), Ok(Some(how)) if how == "message")
 }
 
 /// `GET /v1/poll`

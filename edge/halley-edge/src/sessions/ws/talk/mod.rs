@@ -97,6 +97,9 @@ impl<'a> Talk<'a> {
             {
                 return None;
             }
+            if let Some(parting) = self.messages_ahead(index) {
+                return Some(parting);
+            }
             let mut scratch = std::mem::take(&mut self.io.conns.scratch);
             let read = self.io.conns.read(index, &mut scratch, room);
             let heard = match read {
@@ -113,6 +116,17 @@ impl<'a> Talk<'a> {
         }
         self.io.conns.turn_is_over(index);
         None
+    }
+
+    /// What came before the session was there goes before what is in the socket.
+    fn messages_ahead(&mut self, index: u32) -> Option<Parting> {
+        if !matches!(self.io.conns.table.detail(index), Some(Detail::Ahead(_))) {
+            return None;
+        }
+        match self.io.conns.table.take_detail(index) {
+            Detail::Ahead(mut ahead) => self.messages(index, &mut ahead.bytes),
+            _ => None,
+        }
     }
 
     /// Decodes and answers what came in; `bytes` is unmasked in place.
