@@ -280,9 +280,8 @@ export abstract class Core {
     const isToken = status === 401 || code === 'token_expired';
     const why = new HalleyError(loss);
     // What a proxy says may pass; what Halley itself refuses stays refused, whoever waits.
-    // An address that is too long stays so, but for a transport whose parameters are a form.
-    const isRefused = (status === 414 && !(loss.quiet && this.rules.ways > 1))
-      || (/^40[034]/.test(status as any) && code !== 'http');
+    // An address that is too long stays so.
+    const isRefused = status === 414 || (/^40[034]/.test(status as any) && code !== 'http');
     const isFinal = isToken ? !this.rules.asks : isRefused;
     if (isFinal) return this.close(why);
     // A token that was good before has had its time; one that is refused as it comes has not.

@@ -2,12 +2,11 @@
 
 import { now } from './clock.js';
 import { Doing, type Operation } from './doing.js';
-import { isPresence, PRESENCE, query } from './http.js';
+import { isPresence, PRESENCE } from './http.js';
 import { isAbout, type ListenOptions } from './listening.js';
 import { TIMER_MS_MAX } from './session.js';
 import { Share } from './share.js';
 import { Subjects } from './subjects.js';
-import { ADDRESS_MAX } from './transports/websocket.js';
 import {
   HalleyError, type Connection, type Ended, type Event, type Gap, type Item, type Message,
   type Place, type State, type Transport,
@@ -187,13 +186,6 @@ export class Halley extends Doing {
 
   /** @internal However long it takes: who waits for it has a time of its own. */
   async askAbout(op: string, subject: string): Promise<boolean> {
-    const { core: { cursor }, opened: token, place } = this;
-    const all = query({ ...place, cursor, subjects: this.subjects.expected() }, { token });
-    // The next connection, which can only be a WebSocket, would have no address for them.
-    if (op === 'subscribe' && this.hasWayBack() && !this.ways[1]
-      && (place.base + all).length > ADDRESS_MAX) {
-      throw new HalleyError({ code: 'address_too_long' });
-    }
     const what = isPresence(subject) ? 'presence' : 'subject';
     return !!await this.send({ op, [what]: subject.replace(PRESENCE, '') }, TIMER_MS_MAX);
   }

@@ -68,11 +68,6 @@ export class Subjects {
     return this.#all().filter((one) => this.#allowed.has(one));
   }
 
-  /** What is allowed, and what is being asked for. */
-  expected(): string[] {
-    return this.#all().filter((one) => this.#allowed.has(one) || this.#busy.has(one));
-  }
-
   /** What the next opening says, or the leader is asked with. */
   opening(): string[] {
     return this.said = this.asker.leads() ? this.allowed() : this.#all();

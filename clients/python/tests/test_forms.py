@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest
+from urllib.parse import parse_qsl
 
 import halley
 from aiohttp import web
@@ -19,7 +20,10 @@ class Forms(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self) -> None:
         #: Of each request its method, path, address and parameters, wherever they were.
         self.asked: list[tuple[str, str, str, list[tuple[str, str]]]] = []
+        #: The error of a first message.
+        self.refuses: dict[str, object] | None = None
         app = web.Application()
+        app.router.add_get("/v1/ws", self.talk)
         app.router.add_route("*", "/{path:.*}", self.answer)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
@@ -27,6 +31,21 @@ class Forms(unittest.IsolatedAsyncioTestCase):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    async def talk(self, request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        said = list(request.query.items())
+        if said == [("open", "message")]:
+            said = parse_qsl((await socket.receive()).data)
+        self.asked.append((request.method, request.path, request.path_qs, said))
+        if self.refuses:
+            await socket.send_json({"error": self.refuses})
+            await socket.close(code=4400, message=b"refused")
+            return socket
+        await socket.send_json({} if "cursor" in dict(said) else {"cursor": "c1"})
+        await socket.receive()
+        return socket
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         form = await request.post()
@@ -71,23 +90,27 @@ class Forms(unittest.IsolatedAsyncioTestCase):
             await client.opened()
         self.assertEqual(self.asked[0][0], "GET")
 
-    async def test_the_next_transport_where_a_websocket_has_no_room(self) -> None:
-        states: list[tuple[str, halley.HalleyError | None]] = []
-        client = halley.connect(
-            self.url, user="bob", transports=["websocket", "sse"], subjects=MANY,
-            on_state=lambda state, why: states.append((state, why)))
-        async with asyncio.timeout(WAIT_S), client:
-            await client.opened()
-            self.assertEqual(client.transport, "sse")
-        self.assertEqual(states, [("open", None), ("closed", None)])
-        self.assertEqual([path for _, path, _, _ in self.asked], ["/v1/stream"])
+    async def test_the_first_message_where_a_websocket_has_no_room(self) -> None:
+        for cursor in None, "c7":
+            with self.subTest(cursor):
+                self.asked.clear()
+                client = halley.connect(self.url, user="bob", transports=["websocket"],
+                                        subjects=MANY, cursor=cursor)
+                async with asyncio.timeout(WAIT_S), client:
+                    await client.opened()
+                _, path, address, said = self.asked[0]
+                self.assertEqual((path, address), ("/v1/ws", "/v1/ws?open=message"))
+                self.assertEqual(self.subjects(0), MANY)
+                self.assertIn(("user", "bob"), said)
+                self.assertEqual(dict(said).get("cursor"), cursor)
 
-    async def test_a_websocket_alone_is_closed(self) -> None:
+    async def test_a_refused_first_message_says_why(self) -> None:
+        self.refuses = {"status": 400, "code": "too_many_subscriptions", "message": "fewer"}
         async with asyncio.timeout(WAIT_S), self.connect("websocket", subjects=MANY) as client:
             with self.assertRaises(halley.HalleyError) as raised:
                 await client.opened()
-        self.assertEqual(raised.exception.code, "address_too_long")
-        self.assertEqual(self.asked, [])
+        self.assertEqual((raised.exception.code, raised.exception.status),
+                         ("too_many_subscriptions", 400))
 
     async def test_whether_it_may_is_asked_by_a_form(self) -> None:
         async with asyncio.timeout(WAIT_S), self.connect("sse", subjects=MANY[:99]) as client:

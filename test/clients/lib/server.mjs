@@ -61,12 +61,17 @@ class Visit {
   /** The head alone, as a proxy that buffers passes it on. */
   head() {
     if (this.transport === 'websocket') {
-      ws.accept(this.socket, this.key);
-      ws.read(this.socket, (message) => this.#told(message));
+      if (!this.isAccepted) this.accept((text) => this.hear(text));
     } else {
       this.response.writeHead(200, HEAD[this.transport]).flushHeaders();
     }
     return this;
+  }
+
+  accept(onText) {
+    this.isAccepted = true;
+    ws.accept(this.socket, this.key);
+    ws.read(this.socket, onText);
   }
 
   welcome(cursor, retryMs = 500) {
@@ -119,7 +124,8 @@ class Visit {
     return `${type}${cursor ? `id: ${cursor}\n` : ''}data: ${JSON.stringify(rest)}\n\n`;
   }
 
-  #told(message) {
+  hear(text) {
+    const message = JSON.parse(text);
     this.said.push(message);
     if (message.op === 'token') {
       this.message({ ...(message.ref !== undefined && { ref: message.ref }),
@@ -151,9 +157,19 @@ export class Server {
     this.#http = createServer((request, response) => this.#request(request, response));
     this.#http.on('upgrade', (request, socket) => {
       socket.on('error', () => {});
-      const visit = new Visit('websocket', request, socket);
-      visit.told = (message, reply) => this.#message(visit, message, reply);
-      this.#visit(visit);
+      const visit = (form) => {
+        const one = new Visit('websocket', request, socket, undefined, form);
+        one.told = (message, reply) => this.#message(one, message, reply);
+        return one;
+      };
+      if (!request.url.includes('open=message')) return this.#visit(visit());
+      // http.md 28.3: the first message is a form.
+      let one;
+      const begin = (form) => {
+        one = Object.assign(visit(form), { isAccepted: true });
+        this.#visit(one);
+      };
+      visit().accept((text) => (one ? one.hear(text) : begin(text)));
     });
     this.#http.on('connection', (socket) => {
       this.#sockets.add(socket);

@@ -24,14 +24,14 @@ export function accept(socket, key) {
     + `Sec-WebSocket-Accept: ${hash}\r\n\r\n`);
 }
 
-/** Calls `onText` with each message of the client, as JSON; answers its pings and its close. */
+/** Calls `onText` with each message of the client; answers its pings and its close. */
 export function read(socket, onText) {
   let rest = Buffer.alloc(0);
   socket.on('data', (data) => {
     rest = Buffer.concat([rest, data]);
     for (let one = cutOff(rest); one !== null; one = cutOff(rest)) {
       rest = rest.subarray(one.bytes);
-      if (one.opcode === TEXT) onText(JSON.parse(one.payload.toString()));
+      if (one.opcode === TEXT) onText(one.payload.toString());
       else if (one.opcode === PING) socket.write(frame(PONG, one.payload));
       else if (one.opcode === CLOSE) socket.end(frame(CLOSE, one.payload.subarray(0, 2)));
     }

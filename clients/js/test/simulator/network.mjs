@@ -60,7 +60,7 @@ export function globals(world) {
     send(text) {
       const { wire } = this;
       if (!this.isOpen) throw new DOMException('Still in CONNECTING state', 'InvalidStateError');
-      wire.up(() => !wire.isCut && world.server.told(wire.session, JSON.parse(text)));
+      wire.up(() => !wire.isCut && this.hear(text));
     }
 
     close() {
@@ -102,19 +102,42 @@ export class Network {
     const wire = socket.wire = new Wire(this, tab);
     const { searchParams } = new URL(url);
     wire.onCut = () => socket.onclose({ reason: '' });
+    const upgrade = () => wire.down(() => {
+      socket.isOpen = true;
+      socket.onopen();
+    });
+    const to = {
+      accept: upgrade,
+      refuse: () => wire.cut(),
+      send: (message) => wire.down(() => socket.onmessage({ data: JSON.stringify(message) })),
+      end: () => wire.cut(),
+      isSocket: true,
+    };
+    socket.hear = (text) => this.server.told(wire.session, JSON.parse(text));
     wire.up(() => {
       if (wire.isCut) return;
       if (this.#isAway() || url.length > ADDRESS_MAX) return wire.cut();
-      this.server.open(wire, searchParams, {
-        accept: () => wire.down(() => {
-          socket.isOpen = true;
-          socket.onopen();
-        }),
-        refuse: () => wire.cut(),
-        send: (message) => wire.down(() => socket.onmessage({ data: JSON.stringify(message) })),
-        end: () => wire.cut(),
-        isSocket: true,
-      });
+      if (searchParams.get('open') !== 'message') return this.server.open(wire, searchParams, to);
+      socket.hear = (text) => this.#begins(wire, socket, new URLSearchParams(text), to);
+      upgrade();
+    });
+  }
+
+  /** http.md 28.3: the first message has the parameters, and those behind it wait. */
+  #begins(wire, socket, parameters, to) {
+    const waiting = [];
+    socket.hear = (text) => waiting.push(text);
+    this.server.open(wire, parameters, {
+      ...to,
+      accept: (cursor) => {
+        if (!cursor) to.send({});
+        socket.hear = (text) => this.server.told(wire.session, JSON.parse(text));
+        waiting.forEach(socket.hear);
+      },
+      refuse: (status, error) => {
+        to.send({ error: { status, ...error } });
+        wire.cut();
+      },
     });
   }
 

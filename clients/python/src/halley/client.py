@@ -237,7 +237,7 @@ class Client(Publisher):
     def _begin(self, effect: m.Open) -> Place:
         return Place(self._http, self._base, self._user, effect.token, effect.cursor,
                      tuple(self._said["subject"]), self._last,
-                     presence=tuple(self._said["presence"]), has_others=len(self._transports) > 1)
+                     presence=tuple(self._said["presence"]))
 
     def _end(self, ended: Message) -> None:
         """http.md 21.9: what has ended isn't said again, and can be asked for anew."""

@@ -338,10 +338,7 @@ class Machine:
             self._end(why)
             return
         # A token that was good before has had its time; one that is refused as it comes has not.
-        # Where another transport has room nothing is wrong.
-        is_too_long = loss.code == "address_too_long"
-        at_once = (was_live or not self._is_new) if is_token else (
-            loss.at_once and (steady or is_too_long))
+        at_once = (was_live or not self._is_new) if is_token else loss.at_once and steady
         if is_token and self._token == self._shown:
             self._token = None
         self._is_new = False
@@ -353,8 +350,7 @@ class Machine:
             self._stalls = 0
         self.phase = "waiting"
         self._phase_due = now + wait
-        if not is_too_long:
-            self._tell("connecting" if self.state == "connecting" else "reconnecting", why)
+        self._tell("connecting" if self.state == "connecting" else "reconnecting", why)
 
     def _wait(self, loss: Loss, steady: bool, at_once: bool) -> float:
         if steady:

@@ -24,7 +24,7 @@ POLL_S = 25
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 #: Some proxies take no longer one: what it would say is a form then (http.md 28.2).
 QUERY_MAX = 4_000
-#: A WebSocket has no other place for its subjects; servers and proxies take addresses of 8 KB.
+#: Servers and proxies take addresses of 8 KB: what is longer is a WebSocket's first message (28.3).
 ADDRESS_MAX = 8_000
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 #: Nothing but the machine bounds how long a stream is open.
@@ -46,8 +46,6 @@ class Place:
     last: int | None = None
     #: Who comes to these and leaves is told; not to polls.
     presence: tuple[str, ...] = ()
-    #: There are transports besides the one that is used.
-    has_others: bool = True
     #: The WebSocket, while it is open: what is to be said in band goes there.
     socket: aiohttp.ClientWebSocketResponse | None = field(default=None)
     #: For what its session stands, by member and subject, where that has changed since it began;
@@ -79,21 +77,19 @@ class Place:
 
 
 async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
-    address = f"{place.base}/v1/ws?{urlencode(place.query())}"
-    if len(address) > ADDRESS_MAX:
-        # In band they would count from their answers: what was missed about them would never come.
-        yield Loss("address_too_long", "a WebSocket's address has no room for so many subjects: "
-                   "unsubscribe from some, or allow other transports",
-                   None if place.has_others else TOO_LONG, broken=True, at_once=True)
-        return
+    wanted = urlencode(place.query())
+    is_long = len(wanted) > ADDRESS_MAX
     # A heartbeat may be a ping alone (http.md 9.6), so pings are seen here.
     async with place.http.ws_connect(
-        f"{place.base}/v1/ws", params=place.query(), headers=place.headers, autoping=False,
+        f"{place.base}/v1/ws", params={"open": "message"} if is_long else place.query(),
+        headers=place.headers, autoping=False,
         max_msg_size=MESSAGE_BYTES_MAX, timeout=aiohttp.ClientWSTimeout(ws_close=1.0),
     ) as socket:
+        if is_long:
+            await socket.send_str(wanted)
         place.socket = socket
         is_heard = False
-        if place.cursor:
+        if place.cursor and not is_long:
             # Without anything missed, nothing more may come for a while. Without a cursor the
             # welcome comes, and what is published counts from there (http.md 9.6, 21.3).
             yield {}
@@ -101,7 +97,8 @@ async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
             message = await socket.receive()
             match message.type:
                 case aiohttp.WSMsgType.TEXT:
-                    yield parse(message.data)
+                    signal = parse(message.data)
+                    yield refused_by(signal) or signal
                 case aiohttp.WSMsgType.PING:
                     await socket.pong(message.data)
                     yield {}
@@ -119,11 +116,17 @@ async def websocket(place: Place) -> AsyncGenerator[Signal, None]:
             is_heard = True
 
 
-#: An address that is too long, in HTTP.
-TOO_LONG = 414
 EXPIRED = 4401
 #: Something between understands no WebSocket.
 NOT_UNDERSTOOD = (1002, 1003, 1007)
+
+
+def refused_by(message: Message) -> Loss | None:
+    """The error of a first message that is refused, which alone has a status (http.md 28.4)."""
+    error = message.get("error")
+    if not isinstance(error, dict) or "status" not in error:
+        return None
+    return Loss(error["code"], error["message"], error["status"], error.get("retry_after_s"))
 
 
 def closed_by(code: int, reason: str, is_heard: bool) -> Loss:

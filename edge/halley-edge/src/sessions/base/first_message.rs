@@ -4,8 +4,8 @@
 //! Its connection speaks HTTP for the worker until the message is whole: it is pending, has its
 //! time, and counts among the forms that wait for their rest, all by the same rules as a form.
 //!
-//! Bounds: [`FORM_BYTES_MAX`] the message; what is read behind it counts among the forms, too,
-//! until the session is there to take it.
+//! Bounds: [`FORM_BYTES_MAX`] the message; frames that were read after it count among the forms,
+//! too, until the session takes them.
 
 use std::borrow::Cow;
 
@@ -120,6 +120,8 @@ impl FirstMessage {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
     use halley_wire::websocket::close_code;
 
     use super::*;
@@ -167,7 +169,7 @@ mod tests {
             let (mut inflater, mut out, mut at) = (Inflater::default(), Vec::new(), 0);
             let whole = loop {
                 let piece = &all[at..(at + step).min(all.len())];
-                match message.read(piece, &mut inflater, &mut out).expect("a form") {
+                match message.read(piece, &mut inflater, &mut out).unwrap() {
                     Heard::Part => at += piece.len(),
                     Heard::Whole(form, used) => break (form, at + used),
                     Heard::Close(_) => unreachable!(),
@@ -178,7 +180,7 @@ mod tests {
             encode::pong(&mut pongs, b"1");
             encode::pong(&mut pongs, b"2");
             assert_eq!(out, pongs);
-            let ahead = message.ahead(&all[whole.1..]).expect("room").expect("some");
+            let ahead = message.ahead(&all[whole.1..]).unwrap().unwrap();
             assert_eq!((ahead.bytes.len(), forms.bytes()), (behind, behind));
             drop(ahead);
             assert_eq!(forms.bytes(), 0);
@@ -219,7 +221,7 @@ mod tests {
         let each = 4 + GATHERED * 65_536;
         assert_eq!((all.len(), forms.bytes()), (FORMS_BYTES_MAX / each, all.len() * each));
         assert_eq!(begun().err(), Some(Broken::Form(FORMS_FULL)));
-        let last = all.pop().expect("one");
+        let last = all.pop().unwrap();
         drop(last);
         assert!(begun().is_ok());
         drop(all);
