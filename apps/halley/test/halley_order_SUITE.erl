@@ -16,7 +16,7 @@ all() ->
     [publishers_get_their_answers, shown_in_the_order_of_the_log, of_another_brain,
      private_and_joint_events, kept_value, chosen_id_is_found, all_heads_move,
      a_mark_passes_nothing, replayed, log_is_awaited, no_orderer, orderer_that_dies,
-     shards_order_without_one].
+     events_wait_elsewhere, shards_order_without_one].
 
 init_per_testcase(shards_order_without_one, Config) ->
     halley_test_brain:start(Config);
@@ -264,6 +264,28 @@ orderer_that_dies(_) ->
     after ?WAIT_MS -> error(no_answer)
     end,
     ?assertEqual(0, halley_shard:queued()).
+
+%% The shard's own mailbox is empty meanwhile, however often it looks.
+events_wait_elsewhere(_) ->
+    _ = orderer(),
+    Shard = halley_shards:of_subject(<<"room">>),
+    true = erlang:suspend_process(whereis(name(Shard))),
+    {ok, _, Posts} = halley_posts:post({<<"room">>, {json, <<"2">>}, #{}}, mine,
+                                       halley_posts:new()),
+    Sent = halley_posts:send(Posts),
+    _ = [begin
+             halley_shard:name(Shard) ! mark,
+             %% It has looked when it answers.
+             sys:get_state(halley_shard:name(Shard))
+         end || _ <- lists:seq(1, 200)],
+    ?assertEqual(1, halley_shard:waiting(Shard)),
+    true = erlang:resume_process(whereis(name(Shard))),
+    receive
+        {posted, Answered} ->
+            ?assertMatch({[{mine, {ok, _}}], _}, halley_posts:answered(Answered, Sent))
+    after ?WAIT_MS -> error(no_answer)
+    end,
+    ?assertEqual(0, halley_shard:waiting(Shard)).
 
 shards_order_without_one(_) ->
     ?assertEqual(own, halley_order:whose()),

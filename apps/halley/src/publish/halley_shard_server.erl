@@ -128,11 +128,14 @@ handle_info(mark, State = #state{shard = Shard, marked = Marked, top = Top}) ->
 handle_info(_, State) ->
     {noreply, State}.
 
+%% Where another process orders, events wait there: this mailbox doesn't show whether any are left.
 take_off_what_was_left(State = #state{shard = Shard, looks = Looks, lowest = Lowest}) ->
     case {process_info(self(), message_queue_len), halley_shard:waiting(Shard)} of
         {{message_queue_len, 0}, Count} when Count < 0 ->
             ok = halley_shard:taken(Shard, Count),
             State#state{looks = 0, lowest = infinity};
+        {_, _} when State#state.order =:= other ->
+            State;
         {{message_queue_len, 0}, Count} when Looks < ?LEFT_LOOKS ->
             State#state{looks = Looks + 1, lowest = min(Count, Lowest)};
         {{message_queue_len, 0}, Count} ->
