@@ -20,7 +20,7 @@
 -module(halley_cluster_records).
 
 -export([proposal/1, without/2, filler/0, body/2, decode/1, records/1, epoch/1]).
--export([seqs/1, changes/3, kept/1]).
+-export([seqs/1, changes/3, kept/1, chosen_id/1]).
 -export_type([record/0, proposal/0, portion/0, error/0]).
 
 %% `known': its place among the records of its proposal is that of an event whose chosen id the log
@@ -72,7 +72,7 @@ proposal(Records) ->
 
 %% An id that is chosen twice in one proposal is that of the first.
 once([{event, Draft} = Record | Rest], Seen, Once) ->
-    case chosen(Draft) of
+    case chosen_id(Draft) of
         generated -> once(Rest, Seen, [Record | Once]);
         Id when is_map_key(Id, Seen) -> once(Rest, Seen, [{known, Id} | Once]);
         Id -> once(Rest, Seen#{Id => true}, [Record | Once])
@@ -82,11 +82,13 @@ once([Record | Rest], Seen, Once) ->
 once([], Seen, Once) ->
     {lists:reverse(Once), maps:keys(Seen)}.
 
-chosen({keep, _, Draft}) -> chosen(Draft);
-chosen({by, _, Draft}) -> chosen(Draft);
-chosen({private, Draft}) -> element(1, halley_event:users(Draft));
-chosen({joint, Draft}) -> element(1, halley_event:subjects(Draft));
-chosen(Draft) -> halley_event:chosen_id(Draft).
+%% The id that its publisher chose.
+-spec chosen_id(halley_shard:draft()) -> halley_event:id() | generated.
+chosen_id({keep, _, Draft}) -> chosen_id(Draft);
+chosen_id({by, _, Draft}) -> chosen_id(Draft);
+chosen_id({private, Draft}) -> element(1, halley_event:users(Draft));
+chosen_id({joint, Draft}) -> element(1, halley_event:subjects(Draft));
+chosen_id(Draft) -> halley_event:chosen_id(Draft).
 
 is_changing({event, {keep, _, _}}) -> true;
 is_changing({event, _}) -> false;
@@ -104,7 +106,7 @@ without(Ids, #{records := Bytes}) ->
     proposal([known(Record, Known) || Record <- Records]).
 
 known({event, Draft} = Record, Known) ->
-    case chosen(Draft) of
+    case chosen_id(Draft) of
         Id when is_map_key(Id, Known) -> {known, Id};
         _ -> Record
     end;

@@ -50,7 +50,8 @@ chosen(Before, Portions) ->
     {_, Ids} = lists:foldl(fun(Record, {Seq, Acc}) ->
         Next = Seq + halley_cluster_records:seqs(Record),
         {Next, case Record of
-                   {event, Draft} -> chosen(id(Draft), Next, Acc);
+                   {event, Draft} ->
+                       chosen(halley_cluster_records:chosen_id(Draft), Next, Acc);
                    _ -> Acc
                end}
     end, {Before, #{}}, Records),
@@ -58,12 +59,6 @@ chosen(Before, Portions) ->
 
 chosen(generated, _, Ids) -> Ids;
 chosen(Id, Seq, Ids) -> Ids#{Id => Seq}.
-
-id({by, _, Draft}) -> id(Draft);
-id({keep, _, Draft}) -> id(Draft);
-id({private, Draft}) -> element(1, halley_event:users(Draft));
-id({joint, Draft}) -> element(1, halley_event:subjects(Draft));
-id(Draft) -> halley_event:chosen_id(Draft).
 
 %% As `halley_router' chose it.
 -spec shard(halley_shard:draft()) -> halley_shards:index().

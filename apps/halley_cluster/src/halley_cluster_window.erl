@@ -16,7 +16,7 @@
 %% Pure.
 -module(halley_cluster_window).
 
--export([new/2, add/3, find/3, has/2, size/1]).
+-export([new/2, add/3, find/3, size/1]).
 -export_type([window/0]).
 
 -record(window, {
@@ -51,16 +51,12 @@ trim(Window) ->
 %% Is this proposal, which is in no row up to `Base', in a row that this brain has applied?
 -spec find(halley_log_engine:token(), Base :: halley_cursor:seq(), window()) ->
     present | absent | stale.
-find(Token, Base, #window{floor = Floor} = Window) ->
-    case has(Token, Window) of
+find(Token, Base, #window{floor = Floor, tokens = Known}) ->
+    case is_map_key(Token, Known) of
         true -> present;
         false when Base >= Floor -> absent;
         false -> stale
     end.
-
--spec has(halley_log_engine:token(), window()) -> boolean().
-has(Token, #window{tokens = Known}) ->
-    is_map_key(Token, Known).
 
 %% How many tokens it has.
 -spec size(window()) -> non_neg_integer().
