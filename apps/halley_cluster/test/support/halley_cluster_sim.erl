@@ -213,20 +213,43 @@ update(Name, Fun, #world{brains = Brains} = W) ->
     #{Name := Brain} = Brains,
     W#world{brains = Brains#{Name := Fun(Brain)}}.
 
-%% Comes back with what was durable: some of the newest rows may be missing.
+%% Comes back with what was durable, of which some of the newest rows may be missing, or anew.
 restart(Name, W) ->
-    #{Name := #brain{is_up = IsUp, points = Points}} = W#world.brains,
+    #{Name := #brain{is_up = IsUp}} = W#world.brains,
     case IsUp of
         true -> W;
         false ->
-            Older = lists:nthtail(rand:uniform(min(3, length(Points))) - 1, Points),
-            Back = update(Name, fun(B) -> halley_cluster_check:durable(B#brain{points = Older})
-                                end, W),
+            Back = case rand:uniform(3) of
+                1 -> anew(Name, W);
+                _ -> durable(Name, W)
+            end,
             Booted = boot(Name, Back),
             Others = [Other || {Other, #brain{is_up = true}} <- maps:to_list(Booted#world.brains),
                                Other =/= Name],
             lists:foldl(fun(Other, Each) -> link(Name, Other, Each) end, count(restarts, Booted),
                         Others)
+    end.
+
+durable(Name, W) ->
+    update(Name, fun(#brain{points = Points} = B) ->
+                     Older = lists:nthtail(rand:uniform(min(3, length(Points))) - 1, Points),
+                     halley_cluster_check:durable(B#brain{points = Older})
+                 end, W).
+
+%% With empty data, where `halley_cluster_joining' would have it begin.
+anew(Name, #world{engine = Engine, now = Now} = W) ->
+    case halley_cluster_model:open({Name, joining}, Now, Engine) of
+        {{ok, _, #{floor := Floor, epochs := [#{n := N, 'after' := After} | _]}}, Opened} ->
+            Head = max(Floor, After),
+            Ids = halley_cluster_check:ids([Row || #{prev := Prev, last := Last} = Row
+                                                       <- halley_cluster_model:rows(Opened),
+                                                   Prev >= Floor, Last =< Head]),
+            Closed = W#world{engine = halley_cluster_model:close({Name, joining}, Opened)},
+            count(anew, update(Name, fun(B) ->
+                halley_cluster_check:durable(B#brain{points = [{Head, N, 0, Head, [], Ids}]})
+            end, Closed));
+        {{error, _}, _} ->
+            durable(Name, W)
     end.
 
 propose(Name, #world{asked = Asked, now = Now, brains = Brains} = W) ->
