@@ -206,9 +206,9 @@ reply(Jobs, Places, State = #state{results = Results}) ->
     [] = lists:foldl(fun give/2, All, Jobs),
     State#state{results = maps:without([Seq || Seq <- Places, is_integer(Seq)], Results)}.
 
-%% A proposal whose time was over may be in the log all the same: no publisher waits for its results.
-%% The core has answered all proposals up to what is safe. So of the results up to there, those stay
-%% that an answered proposal still waits for.
+%% A proposal whose time was over may be in the log all the same: no publisher waits for its
+%% results. The core has answered all proposals up to what is safe. So of the results up to there,
+%% those stay that an answered proposal still waits for.
 unowed(State = #state{results = Results}) when map_size(Results) =:= 0 ->
     State;
 unowed(State = #state{core = Core, results = Results, waiting = Waiting}) ->

@@ -34,8 +34,8 @@
 %% How long `trim' waits for a lock; whoever wants the segment meanwhile waits as well.
 -define(LOCK_MS, "100").
 %% How long the other functions that write wait for one. A commit may wait for a standby that stands
-%% still, for hours, and nothing cancels that. Its caller gives up; whoever comes for the same row or
-%% place must not wait for it as well: each such call would take one of the server's connections.
+%% still, for hours, and nothing cancels that. Its caller gives up. Calls for the same row or place
+%% mustn't wait for it as well: each would keep one of the server's connections.
 -define(WRITE_LOCK_MS, "1000").
 %% Of those that `open' returns.
 -define(EPOCHS, "100").
@@ -365,8 +365,8 @@ END
 "]).
 
 %% `p_again': begins another epoch in the same stretch, if the newest is still that one. An append
-%% that has found its epoch to be the newest may be on its way then, and `after' mustn't be below its
-%% row. So this waits for it, and the next append for this. With a new stretch there is no such
+%% that has found its epoch to be the newest may be on its way then, and `after' mustn't be below
+%% its row. So this waits for it, and the next append for this. With a new stretch there is no such
 %% append: the server has been started since. `p_store': the store id of an epoch that it begins.
 open() ->
     function("open",

@@ -1,4 +1,4 @@
-%% Where a brain with empty data begins: behind the newest epoch's `after', or at the log's floor if
+%% Where a brain with empty data begins: at the newest epoch's `after', or at the log's floor if
 %% that is later. To be called before the history is opened, which gets the store and that seq
 %% (`new_store' in the environment of `halley').
 %%
@@ -27,7 +27,8 @@ place(_, 0) ->
     {error, changing};
 place({Module, Settings} = Engine, Tries) ->
     case Module:open(Settings) of
-        {ok, Handle, #{floor := Floor, epochs := [#{n := N, store := Store, 'after' := After} | _]}} ->
+        {ok, Handle, #{floor := Floor, epochs := [Newest | _]}} ->
+            #{n := N, store := Store, 'after' := After} = Newest,
             Read = read(Floor, After, #{}, {Module, Handle}),
             ok = Module:close(Handle),
             case Read of

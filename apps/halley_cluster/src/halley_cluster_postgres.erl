@@ -25,8 +25,8 @@
 %% `keeps_statements' (false): they are prepared once in a session, which saves the server the
 %% parsing of each call, and isn't possible through a pooler.
 %% `retention_ms': how long rows are to stay (600,000), as in the history's configuration; the brain
-%% that orders trims by the same. `append_ms': after which an append's outcome is unknown (5,000). `call_ms': of the other calls, and of each
-%% part of a snapshot (10,000).
+%% that orders trims by the same. `append_ms': after which an append's outcome is unknown (5,000).
+%% `call_ms': of the other calls, and of each part of a snapshot (10,000).
 -type settings() :: #{connect := epgsql:connect_opts_map(), keeps_statements => boolean(),
                       retention_ms => pos_integer(),
                       append_ms => pos_integer(), call_ms => pos_integer()}.

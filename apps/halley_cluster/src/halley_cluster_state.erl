@@ -33,10 +33,10 @@
 %% `call': the shell calls the engine by the handle's process, and reports `{result, Ref, Result}'.
 %% `close': the handle is closed, or not opened after all; what it has been called for is of no
 %% interest any more. `claim': which of these ids does the history have, with everything that was
-%% applied so far? Reported as `{claimed, Token, Ids}'. `apply': the row's records go to the shards and to the graph, or to the history alone, if
-%% a snapshot had them. `wipe': a snapshot will replace history and graph; behind `After' clients
-%% are owed the report of a gap. `load': the snapshot is as after `At', and the history begins
-%% behind `Floor'.
+%% applied so far? Reported as `{claimed, Token, Ids}'. `apply': the row's records go to the shards
+%% and to the graph, or to the history alone, if a snapshot had them. `wipe': a snapshot will
+%% replace history and graph; behind `After' clients are owed the report of a gap. `load': the
+%% snapshot is as after `At', and the history begins behind `Floor'.
 -type effect() :: halley_cluster_handle:effect()
                 | halley_cluster_reader:effect()
                 | {send, Brain :: binary(), message()}

@@ -120,7 +120,8 @@ changes(Config) ->
         {keep, <<"gone">>, 1, <<"x">>}, {clear, <<"gone">>},
         {key, <<"k1">>, <<"record">>}, {key, <<"k2">>, <<"x">>}, {key, <<"k2">>, removed}], Engine),
     ?assertEqual({1, #{follows => lists:sort([{<<"ann">>, <<"news">>}, {Odd, <<"sport">>}]),
-                       kept => [{<<"news">>, 1, At, <<0, 255>>}], keys => [{<<"k1">>, <<"record">>}]}},
+                       kept => [{<<"news">>, 1, At, <<0, 255>>}],
+                       keys => [{<<"k1">>, <<"record">>}]}},
                  snapshot(Engine)),
     {ok, _} = append(1, 2, token(), <<>>, [
         {follow, <<"bob">>, <<"ann">>}, {follow, <<"ann">>, <<"bob">>}, {forget, <<"ann">>},

@@ -11,11 +11,12 @@ joining_test_() ->
     [{timeout, 60, {Name, fun() ->
         {ok, Fake} = ?ENGINE:start(),
         try Test(Fake) after ?ENGINE:stop(Fake) end
-    end}} || {Name, Test} <- [{"a new log", fun new_log/1}, {"the whole retention", fun retention/1},
-                             {"an epoch that loses nothing", fun epoch/1},
-                             {"an epoch that loses rows", fun lost_rows/1},
-                             {"an epoch that began before the floor", fun old_epoch/1},
-                             {"the log is away", fun log_away/1}]].
+    end}} || {Name, Test} <- [{"a new log", fun new_log/1},
+                              {"the whole retention", fun retention/1},
+                              {"an epoch that loses nothing", fun epoch/1},
+                              {"an epoch that loses rows", fun lost_rows/1},
+                              {"an epoch that began before the floor", fun old_epoch/1},
+                              {"the log is away", fun log_away/1}]].
 
 new_log(Fake) ->
     ?assertMatch({ok, #{head := 0, epoch := 1, ids := Ids}} when Ids =:= #{}, place(Fake)).

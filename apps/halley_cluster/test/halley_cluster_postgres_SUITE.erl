@@ -1,6 +1,6 @@
 %% The engine in PostgreSQL, and what only PostgreSQL does to it: sessions that end, commits that
-%% are cancelled while they wait for a standby, locks of a backup, dumps that are restored, settings
-%% of roles, plans that were made while a table was empty.
+%% are cancelled while they wait for a standby, dumps that are restored, settings of roles, plans
+%% that were made while a table was empty. `halley_cluster_retention_SUITE' has the segments.
 -module(halley_cluster_postgres_SUITE).
 
 -include_lib("common_test/include/ct.hrl").
@@ -8,8 +8,8 @@
 
 -compile([export_all, nowarn_export_all]).
 
--import(halley_cluster_test, [open/1, append/5, append/6, token/0, all_rows/2, is_chain/1, admin/1,
-                              plain/1, sql/2, rows/2, eventually/2]).
+-import(halley_cluster_test, [open/1, append/5, append/6, token/0, all_rows/2, admin/1, plain/1,
+                              sql/2, rows/2, eventually/2, filled/4, begins_with/1]).
 
 -define(ENGINE, halley_cluster_postgres).
 
@@ -17,10 +17,9 @@ suite() -> [{timetrap, {minutes, 2}}].
 
 all() ->
     [backend_killed, takes_place_later, cancelled_wait, terminated_wait,
-     waits_whatever_the_role_has, dump_restored, data_restored,
-     epoch_waits_for_an_append, other_stretch, server_restarted,
-     trim_with_a_backup, trims_at_once, trim_in_order, at_is_never_below, plans_use_the_key,
-     no_tables, other_version, isolation, install_twice, install_mends, another_role, warns,
+     waits_whatever_the_role_has, dump_restored, data_restored, epoch_waits_for_an_append,
+     other_stretch, server_restarted, at_is_never_below, plans_use_the_key, no_tables,
+     other_version, isolation, install_twice, install_mends, another_role, warns,
      primary_of_several, no_host, refused_login, nothing_stays_in_the_session].
 
 init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
@@ -242,93 +241,7 @@ server_restarted(Config) ->
     {ok, _} = append(3, 4, token(), <<>>, Engine1),
     halley_cluster_test:stop_postgres(Own1).
 
-%% --- retention -----------------------------------------------------------------------------------
-
-%% Appends until the segments that have rows are such, and returns the last seq.
-filled(Prev, IsEnough, C, Engine) ->
-    {ok, _} = append(Prev, Prev + 1, token(), <<"body">>, Engine),
-    case IsEnough(used(C)) of
-        true -> Prev + 1;
-        false ->
-            timer:sleep(2),
-            filled(Prev + 1, IsEnough, C, Engine)
-    end.
-
-begins_with(Segments) ->
-    fun(Used) -> string:prefix(Used, Segments) =/= nomatch end.
-
-used(C) ->
-    [{Used}] = rows(C, "select string_agg(segment::text, ',' order by first) "
-                       "from halley_cluster.segments()"),
-    Used.
-
-%% pg_dump holds its locks for as long as it takes: no append waits for that, and no trim for long.
-trim_with_a_backup(Config) ->
-    C = ?config(c, Config),
-    {{?ENGINE, Handle} = Engine, _} = open([{retention_ms, 300} | Config]),
-    Last = filled(0, begins_with(<<"0,1,2">>), C, Engine),
-    ok = sql(C, "begin"),
-    _ = [ok = sql(C, ["lock table halley_cluster.log_", integer_to_list(K),
-                      " in access share mode"]) || K <- lists:seq(0, 7)],
-    {Us, Answer} = timer:tc(fun() -> ?ENGINE:trim(1 bsl 60, Handle) end),
-    ?assertEqual({ok, 0}, Answer),
-    ?assert(Us >= 100000),
-    Last1 = filled(Last, begins_with(<<"0,1,2,3,4,5,6,7">>), C, Engine),
-    Before = rows(C, "select count(*) from halley_cluster.log_7"),
-    %% The ring is full: also a row that would end its segment stays in it.
-    timer:sleep(100),
-    Last2 = lists:foldl(fun(_, Prev) ->
-        {ok, _} = append(Prev, Prev + 1, token(), <<"body">>, Engine),
-        Prev + 1
-    end, Last1, lists:seq(1, 10)),
-    ?assertNotEqual(Before, rows(C, "select count(*) from halley_cluster.log_7")),
-    ?assertEqual(Last2, length(all_rows(0, Engine))),
-    ok = sql(C, "commit"),
-    {ok, Floor} = ?ENGINE:trim(1 bsl 60, Handle),
-    ?assertEqual(<<"7">>, used(C)),
-    ?assert(Floor > Last),
-    _ = filled(Last2, begins_with(<<"7,0">>), C, Engine),
-    ?assert(is_chain(all_rows(Floor, Engine))).
-
-%% Several brains trim while one appends.
-trims_at_once(Config) ->
-    C = ?config(c, Config),
-    {Engine, _} = open([{retention_ms, 60} | Config]),
-    Trimmers = [spawn_monitor(fun() ->
-        {{?ENGINE, Handle}, _} = open(Config),
-        trimming(Handle)
-    end) || _ <- lists:seq(1, 3)],
-    %% Once round the ring.
-    Seventh = filled(0, fun(Used) -> lists:last(string:split(Used, ",", all)) =:= <<"7">> end, C,
-                     Engine),
-    Last = filled(Seventh, fun(Used) -> lists:last(string:split(Used, ",", all)) =:= <<"2">> end,
-                  C, Engine),
-    _ = [Pid ! stop || {Pid, _} <- Trimmers],
-    _ = [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end
-         || {Pid, Monitor} <- Trimmers],
-    {{?ENGINE, _}, #{last := Last, floor := Floor}} = open(Config),
-    ?assert(Floor > 0),
-    Rows = all_rows(Floor, Engine),
-    ?assert(is_chain(Rows)),
-    ?assertEqual(Last - Floor, length(Rows)).
-
-trimming(Handle) ->
-    {ok, _} = ?ENGINE:trim(1 bsl 60, Handle),
-    receive stop -> ok after 1 -> trimming(Handle) end.
-
-%% A segment whose predecessor couldn't be emptied stays: else a writer of long ago would find its
-%% place in it free.
-trim_in_order(Config) ->
-    C = ?config(c, Config),
-    {{?ENGINE, Handle} = Engine, _} = open([{retention_ms, 300} | Config]),
-    Last = filled(0, begins_with(<<"0,1,2">>), C, Engine),
-    ok = sql(C, "begin; lock table halley_cluster.log_0 in access share mode"),
-    {ok, 0} = ?ENGINE:trim(1 bsl 60, Handle),
-    ?assertMatch(<<"0,1,2", _/binary>>, used(C)),
-    [{End}] = rows(C, "select max(last) from halley_cluster.log_0"),
-    ?assertEqual({conflict, Last},
-                 append(binary_to_integer(End), 1000000, token(), <<>>, Engine)),
-    ok = sql(C, "commit").
+%% --- rows ---------------------------------------------------------------------------------------
 
 at_is_never_below(Config) ->
     {Engine, _} = open(Config),

@@ -44,7 +44,8 @@ lies_test_() ->
 lies() ->
     [{"a group that is doubled", [twice], #{lies => #{doubled => 0.02}}},
      {"rows that are cut out of the middle", [refused_when_all_is_well, no_chain], #{cut => true}},
-     {"a row that isn't there after ok", [no_chain, lost], #{lies => #{unkept => 0.02}}}].
+     {"a row that isn't there after ok",
+      [no_chain, lost, refused_when_all_is_well], #{lies => #{unkept => 0.02}}}].
 
 mutants_test_() ->
     [{timeout, 300, {Name, fun() ->

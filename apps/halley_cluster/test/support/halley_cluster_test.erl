@@ -144,3 +144,23 @@ eventually(Expected, Fun, Until) ->
             timer:sleep(20),
             eventually(Expected, Fun, Until)
     end.
+
+%% --- segments -----------------------------------------------------------------------------------
+
+%% Appends until the segments that have rows are such, and returns the last seq.
+filled(Prev, IsEnough, C, Engine) ->
+    {ok, _} = append(Prev, Prev + 1, token(), <<"body">>, Engine),
+    case IsEnough(used(C)) of
+        true -> Prev + 1;
+        false ->
+            timer:sleep(2),
+            filled(Prev + 1, IsEnough, C, Engine)
+    end.
+
+begins_with(Segments) ->
+    fun(Used) -> string:prefix(Used, Segments) =/= nomatch end.
+
+used(C) ->
+    [{Used}] = rows(C, "select string_agg(segment::text, ',' order by first) "
+                       "from halley_cluster.segments()"),
+    Used.
