@@ -11,12 +11,12 @@
 %% Invariants: a publisher gets one answer, as the core answers each proposal once. Rows go to the
 %% shards in the order of the log, from here alone.
 %%
-%% It begins with an empty history, at the place that `halley_cluster_joining' has found.
+%% It begins with an empty history, at the place that `halley_cluster_joining' has found. When the
+%% log goes on under another store id, the history adopts that, and sessions stay.
 %%
 %% It ends, and with it the brain's membership, where to go on would be wrong: a shard has died with
-%% rows that it alone had; the log's store isn't that of the history any more; the core wants the
-%% history replaced. The brain that is started then, with empty data, begins at the log's place of
-%% that time.
+%% rows that it alone had; the log has lost rows that this brain has, or no longer has its next one;
+%% the history can't adopt a store. The brain that is started then needs empty data.
 %%
 %% Not here: follows and keys, which aren't records yet. A kept value is one, but a brain that joins
 %% gets only those of the rows that it reads (docs/internals/cluster.md).
@@ -59,9 +59,7 @@
     wanted = #{} :: #{halley_cursor:seq() => pos_integer()},
     results = #{} :: #{halley_cursor:seq() => halley_shard:posted()},
     %% Chosen ids of rows that the history may not have indexed yet.
-    recent = #{} :: #{halley_event:id() => halley_cursor:seq()},
-    %% And of rows before the history's first, until these are older than the retention.
-    before = #{} :: #{halley_event:id() => halley_cursor:seq()}
+    recent = #{} :: #{halley_event:id() => halley_cursor:seq()}
 }).
 
 -spec start_link(settings()) -> gen_server:start_ret().
@@ -81,10 +79,10 @@ info() ->
 
 -spec init(settings()) -> {ok, #state{}}.
 init(#{name := Name, joining := Place} = Settings) ->
-    #{store := Store, head := Head, epoch := Epoch, ids := Ids} = Place,
+    #{store := Store, head := Head, epoch := Epoch} = Place,
     case {halley_history:is_empty(), halley_history:store(), halley_history:floor()} of
         {true, Store, Head} -> ok;
-        Other -> exit({data_not_empty, Place#{ids := map_size(Ids)}, Other})
+        Other -> exit({data_not_empty, Place, Other})
     end,
     Boot = crypto:strong_rand_bytes(8),
     RetentionMs = application:get_env(halley, history_retention_ms, ?RETENTION_MS),
@@ -94,8 +92,7 @@ init(#{name := Name, joining := Place} = Settings) ->
     %% Their heads are where the history begins, before there is a row.
     ok = committed(Head, halley_clock:wall_ms(), #{}),
     self() ! tick,
-    _ = erlang:send_after(RetentionMs, self(), forget_before),
-    {ok, #state{settings = Settings, boot = Boot, core = Core, before = Ids}}.
+    {ok, #state{settings = Settings, boot = Boot, core = Core}}.
 
 bounds(RetentionMs) ->
     AnswerMs = halley_limits:get(publish_ms_max) - ?BEFORE_PUBLISHER_MS,
@@ -129,8 +126,6 @@ handle_info({claimed, Token, Ids}, State) ->
 handle_info(tick, State) ->
     _ = erlang:send_after(?TICK_MS, self(), tick),
     {noreply, event(tick, unowed(forget_indexed(State)))};
-handle_info(forget_before, State) ->
-    {noreply, State#state{before = #{}}};
 handle_info({'DOWN', _, process, {Shard, _}, _}, State) ->
     {stop, {shard_died, Shard}, State};
 handle_info(_, State) ->
@@ -255,18 +250,17 @@ effect({answer, Ref, Answer}, State) ->
 effect({send, Brain, Message}, State = #state{settings = #{name := Name}}) ->
     ok = halley_cluster_links:send(Brain, {cluster, Name, Message}),
     State;
-effect({claim, Token, Ids}, State = #state{recent = Recent, before = Before}) ->
+effect({claim, Token, Ids}, State = #state{recent = Recent}) ->
     self() ! {claimed, Token, [Id || Id <- Ids, is_map_key(Id, Recent)
-                                         orelse is_map_key(Id, Before)
                                          orelse halley_history:find(Id) =/= none]},
     State;
 effect({members, Brains, _}, State) ->
     ok = halley_cluster_links:members(Brains),
     State;
-effect({epoch, #{store := Store}}, State) ->
-    case halley_history:store() of
-        Store -> State;
-        Other -> exit({other_store, Store, Other})
+effect({epoch, #{store := Store, 'after' := After}}, State) ->
+    case halley_order:adopt(Store, After) of
+        ok -> State;
+        {error, Reason} -> exit({store_not_adopted, Reason})
     end;
 effect({wipe, Why}, _) ->
     exit({copy_needed, Why});

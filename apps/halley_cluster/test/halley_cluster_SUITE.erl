@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [event_for_everyone, one_order_for_all, one_of_them_orders, chosen_id_is_one_event,
      private_and_joint, orderer_is_killed, shard_that_dies, old_rows_go,
-     other_epoch, brain_that_joins].
+     other_epoch, rows_that_are_lost, brain_that_joins].
 
 init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
 
@@ -308,47 +308,71 @@ old_rows_go(Config) ->
         ok = halley_cluster_nodes:stop([Brain])
     end.
 
-%% The service was started anew, so the log goes on under another store id, which a brain doesn't
-%% adopt: it ends rather than give events ids of the old one. Brains that are started then begin
-%% behind what the old ones had, and know the ids that publishers chose before.
+%% The service was started anew, so the log goes on under another store id. Brains adopt it:
+%% sessions stay, cursors from before are good, and an event whose id was chosen before is the same.
+%% A brain that is started then has the rows of before, too.
 other_epoch(_) ->
     Server = ?config(server, halley_cluster_test:start_postgres([])),
     ok = halley_cluster_test:install(Server),
-    [Old] = halley_cluster_nodes:start(1, engine(Server)),
-    ok = on(Old, watch, []),
-    {ok, #{id := <<"chosen">>}} = on(Old, publish, [<<"ann">>, 1, #{id => <<"chosen">>}]),
-    [{ok, _} = Each || Each <- on(Old, publish_many, [<<"ann">>, [2, 3]])],
-    {Store, _, _} = on(Old, begun, []),
+    [A, B] = Old = halley_cluster_nodes:start(2, engine(Server)),
+    [ok = on(Brain, watch, []) || Brain <- Old],
+    ok = on(B, listen, [<<"ann">>]),
+    {ok, #{id := <<"chosen">>}} = on(A, publish, [<<"ann">>, 1, #{id => <<"chosen">>}]),
+    Cursor = on(A, cursor, []),
+    {ok, #{id := Second}} = on(A, publish, [<<"ann">>, 2]),
+    {Store, _, _} = on(A, begun, []),
     ok = epgsql_test_server:crash(Server),
-    halley_cluster_test:eventually({not_ready, log_away}, fun() -> readiness(Old) end),
-    ?assertEqual(running, on(Old, so_far, [])),
+    halley_cluster_test:eventually({not_ready, log_away}, fun() -> readiness(A) end),
     %% Nothing was done, and the publisher learns so.
-    ?assertEqual({error, overloaded}, on(Old, publish, [<<"ann">>, 4])),
+    ?assertEqual({error, overloaded}, on(A, publish, [<<"ann">>, 4])),
     Again = epgsql_test_server:restart(Server),
+    [C] = halley_cluster_nodes:start(1, engine(Again)),
     try
-        ?assertMatch({other_store, _, Store}, on(Old, ended, [])),
-        [A, B] = New = halley_cluster_nodes:start(2, engine(Again)),
-        try
-            begun_behind(Store, A),
-            [ok = on(Brain, listen, [<<"ann">>]) || Brain <- New],
-            ?assertMatch({ok, #{id := <<"chosen">>}},
-                         on(A, publish, [<<"ann">>, 4, #{id => <<"chosen">>}])),
-            {ok, #{id := Id}} = on(B, publish, [<<"ann">>, 5]),
-            [?assertMatch([{Id, _, 5}], on(Brain, heard_by, [<<"ann">>, 1])) || Brain <- New]
-        after
-            halley_cluster_nodes:stop(New)
-        end
+        [halley_cluster_test:eventually(ready, fun() -> readiness(Brain) end) || Brain <- Old],
+        ?assertMatch({ok, #{id := <<"chosen">>}},
+                     on(C, publish, [<<"ann">>, 4, #{id => <<"chosen">>}])),
+        {ok, #{id := Third}} = on(C, publish, [<<"ann">>, 5]),
+        ?assertMatch([{<<"chosen">>, _, 1}, {Second, _, 2}, {Third, _, 5}],
+                     on(B, heard_by, [<<"ann">>, 3])),
+        [?assertMatch({New, 0, _} when New =/= Store, on(Brain, begun, [])) || Brain <- [C | Old]],
+        [halley_cluster_test:eventually([Second, Third],
+                                        fun() -> on(Brain, missed, [<<"ann">>, Cursor]) end)
+         || Brain <- [C | Old]],
+        ?assertEqual([running, running], [on(Brain, so_far, []) || Brain <- Old])
     after
-        ok = halley_cluster_nodes:stop([Old]),
+        ok = halley_cluster_nodes:stop([C | Old]),
         ok = epgsql_test_server:stop(Again)
     end.
 
-%% Cursors of before are a gap there.
-begun_behind(OldStore, Brain) ->
-    {Store, Floor, Heads} = on(Brain, begun, []),
-    ?assertNotEqual(OldStore, Store),
-    ?assert(Floor >= 3),
-    [?assert(Head >= Floor) || Head <- tuple_to_list(Heads)].
+%% The log has lost what the brains have: they end. Brains that are started then have the others.
+rows_that_are_lost(Config) ->
+    [A, _, _] = Brains = brains(Config),
+    [ok = on(Brain, watch, []) || Brain <- Brains],
+    {ok, #{id := First}} = on(A, publish, [<<"ann">>, 1, #{id => <<"first">>}]),
+    Admin = halley_cluster_test:admin(?config(server, Config)),
+    [{Head}] = halley_cluster_test:rows(Admin, "select halley_cluster.last()"),
+    {ok, #{id := Lost}} = on(A, publish, [<<"ann">>, 2, #{id => <<"lost">>}]),
+    [halley_cluster_test:eventually(false, fun() -> is_gone(Lost, Brain) end) || Brain <- Brains],
+    ?assertEqual([running, running, running], [on(Brain, so_far, []) || Brain <- Brains]),
+    ok = halley_cluster_test:sql(Admin, ["delete from halley_cluster.log_0 where prev >= ", Head]),
+    ok = epgsql:close(Admin),
+    Before = {lost, binary_to_integer(Head)},
+    [?assertEqual({copy_needed, Before}, on(Brain, ended, [])) || Brain <- Brains],
+    [D] = halley_cluster_nodes:start(1, ?config(engine, Config)),
+    try
+        halley_cluster_test:eventually(false, fun() -> is_gone(First, D) end),
+        ?assert(is_gone(Lost, D)),
+        ?assertMatch({ok, _}, on(D, publish, [<<"ann">>, 3]))
+    after
+        halley_cluster_nodes:stop([D])
+    end.
+
+is_gone(Id, Brain) -> call(Brain, halley_history, find, [Id]) =:= none.
+
+cursor() -> halley_missed_helper:cursor().
+
+missed(User, Cursor) ->
+    halley_missed_helper:ids(halley_missed_helper:missed(User, Cursor)).
 
 begun() -> {halley_history:store(), halley_history:floor(), halley_history:heads()}.
 

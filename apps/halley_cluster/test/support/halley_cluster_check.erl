@@ -12,7 +12,7 @@
 -module(halley_cluster_check).
 
 -export([bounds/1, effect/3, within_bounds/2, is_done/1, waiting/1, final/1, violation/1,
-         durable/1, ids/1]).
+         durable/1]).
 
 -include("halley_cluster_sim.hrl").
 
@@ -109,13 +109,6 @@ point(#brain{points = Points, head = Head, epoch = Epoch, graph = Graph, start =
 durable(#brain{points = [{Head, Epoch, Graph, Start, Applied, Ids} | _]} = Brain) ->
     Brain#brain{head = Head, epoch = Epoch, graph = Graph, start = Start, applied = Applied,
                 ids = Ids, state = whole}.
-
-%% The ids that these rows' publishers chose.
-ids(Rows) ->
-    lists:foldl(fun(#{body := Body}, Ids) ->
-                    {ok, _, Portions} = halley_cluster_records:decode(Body),
-                    ids(Portions, Ids)
-                end, #{}, Rows).
 
 ids(Portions, Ids) ->
     lists:foldl(fun(Id, All) -> All#{Id => true} end, Ids, chosen(Portions)).

@@ -239,14 +239,11 @@ durable(Name, W) ->
 %% With empty data, where `halley_cluster_joining' would have it begin.
 anew(Name, #world{engine = Engine, now = Now} = W) ->
     case halley_cluster_model:open({Name, joining}, Now, Engine) of
-        {{ok, _, #{floor := Floor, epochs := [#{n := N, 'after' := After} | _]}}, Opened} ->
-            Head = max(Floor, After),
-            Ids = halley_cluster_check:ids([Row || #{prev := Prev, last := Last} = Row
-                                                       <- halley_cluster_model:rows(Opened),
-                                                   Prev >= Floor, Last =< Head]),
+        {{ok, _, #{floor := Floor, epochs := Epochs}}, Opened} ->
+            [N | _] = [N || #{n := N, 'after' := After} <- Epochs, After =< Floor],
             Closed = W#world{engine = halley_cluster_model:close({Name, joining}, Opened)},
             count(anew, update(Name, fun(B) ->
-                halley_cluster_check:durable(B#brain{points = [{Head, N, 0, Head, [], Ids}]})
+                halley_cluster_check:durable(B#brain{points = [{Floor, N, 0, Floor, [], #{}}]})
             end, Closed));
         {{error, _}, _} ->
             durable(Name, W)
