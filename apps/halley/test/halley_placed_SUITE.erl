@@ -20,7 +20,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [a_row_raises_all_written_heads, follow_counts_from_its_place, unfollow_ends_at_its_place,
      what_changes_nothing, several_changes_of_a_pair, applied_again, for_the_history_alone,
-     the_next_row_finds_it, caught_up_by_places, nothing_is_drawn, after_a_restart, forgotten].
+     the_next_row_finds_it, caught_up_by_places, nothing_is_drawn, after_a_takeover,
+     after_a_restart, forgotten].
 
 init_per_testcase(_, Config) ->
     ok = application:set_env(halley, order, list_to_tuple([?MODULE || _ <- shards()])),
@@ -180,6 +181,22 @@ nothing_is_drawn(_) ->
     {ok, _} = halley_forgetting:applied(<<"bob">>, last(4), ?AT),
     ?assertEqual(last(4), halley_history:drawn()).
 
+%% The owner of the follows dies, and the next one writes a checkpoint.
+after_a_takeover(_) ->
+    Cursor = cursor(),
+    _ = event_row(1, <<"bob">>),
+    {ok, [changed]} = follow(2, <<"ann">>, <<"bob">>),
+    _ = row(2, []),
+    ok = halley_test_brain:kill_and_wait(halley_follows_owner),
+    ?assertEqual({ok, [same]}, follow(2, <<"ann">>, <<"bob">>)),
+    Id = event_row(3, <<"bob">>),
+    ok = halley_follows_owner:checkpoint(),
+    ?assertEqual([<<"bob">>], following(<<"ann">>)),
+    ?assertEqual({ok, [changed]}, unfollow(4, <<"ann">>, <<"bob">>)),
+    _ = row(4, []),
+    ?assertEqual([last(4), last(2)], halley_history:changes(<<"ann">>, 0)),
+    ?assertEqual([Id], ids(missed(<<"ann">>, Cursor))).
+
 after_a_restart(Config) ->
     Cursor = cursor(),
     _ = event_row(1, <<"bob">>),
@@ -213,7 +230,8 @@ forgotten(_) ->
     receive {halley_closed, <<"bob">>} -> ok after ?WAIT_MS -> error(not_closed) end,
     _ = row(3, []),
     ?assertEqual({[], []}, {following(<<"ann">>), following(<<"bob">>)}),
-    ?assertEqual([], ids(missed(<<"bob">>, Cursor))),
+    ?assertEqual([too_old], missed(<<"bob">>, Cursor)),
+    ?assertEqual([], past(<<"bob">>)),
     ?assertEqual(last(3), halley_history:forgotten(<<"bob">>)),
     ?assertEqual([last(3)], halley_history:changes(<<"bob">>, 0)),
     %% Again, as after an error.
@@ -221,4 +239,9 @@ forgotten(_) ->
                  halley_forgetting:applied(<<"bob">>, last(3), ?AT)),
     ?assertEqual([last(3)], halley_history:changes(<<"bob">>, 0)),
     Later = event_row(4, <<"bob">>),
-    ?assertEqual([Later], ids(missed(<<"bob">>, Cursor))).
+    ?assertEqual([too_old, Later], ids(missed(<<"bob">>, Cursor))),
+    ?assertMatch([_], past(<<"bob">>)).
+
+past(Subject) ->
+    {ok, #{events := Events}} = halley_past:page(Subject, none, none, 10),
+    Events.
