@@ -390,7 +390,7 @@ pay(#state{batch = Batch, watched = Watched} = State) ->
 
 pay(Slot, Subjects, State) ->
     Words = fun(Subject) ->
-        halley_subscriptions_table:words(halley_presence_keys:key(Subject), Slot)
+        halley_subscriptions_table:words(halley_presence_keys:key(Subject), #{Slot => []})
     end,
     Paid = lists:foldl(fun(S, Acc) -> state_of(S, Words(S), Acc) end, State, Subjects),
     case Paid of
