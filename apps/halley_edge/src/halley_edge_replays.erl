@@ -2,7 +2,7 @@
 %% (protocol/link.md 10, docs/internals/delivery.md). One process per link, linked to it.
 %%
 %% The worker holds live events for such a session until LAST. Users take turns
-%% (`halley_edge_turns'), one batch of one session each:
+%% (`halley_turns_ring'), one batch of one session each:
 %%   1. Batches up to what the log has written. After each the session waits for REPLAYED, so it
 %%      takes its client's pace and delays no other.
 %%   2. When it had all of it, the link puts it into the directory, unless it has been closed: the
@@ -16,7 +16,7 @@
 %%
 %% Live events come first: the process has a low priority, so it runs every eighth time at most
 %% while processes that carry live events want to run, and only with a permit, of which those of
-%% all workers have a few together (`halley_edge_replay_permits'). It makes batches only while less
+%% all workers have a few together (`halley_turns_permits'). It makes batches only while less
 %% than `replay_queue_bytes_max' waits for the link.
 %%
 %% No turn is long: a replay that has looked for some time and found nothing yet returns `yield',
@@ -53,7 +53,7 @@
 -define(HEAP_WORDS, 131072).
 
 -record(session, {
-    user :: halley_edge_turns:user(),
+    user :: halley_turns_ring:user(),
     transport :: 1..5,
     cursor :: binary(),                               % up to here it has got everything
     replay = none :: none | halley_replay:replay(),
@@ -61,7 +61,7 @@
     rest = unknown :: unknown | little | halley_history:vector(),
     %% turn: waits for it; taken: it has its turn now; sent: waits for REPLAYED; ready: for the
     %% directory and the heads.
-    phase :: {turn | taken, halley_edge_turns:place()} | sent | ready
+    phase :: {turn | taken, halley_turns_ring:place()} | sent | ready
 }).
 -type entered() :: {halley_history:vector(), [halley_edge_codec:conn()]}.
 -record(state, {
@@ -75,10 +75,10 @@
     replays_max :: pos_integer(),
     kept = #{} :: #{halley_edge_codec:conn() => []},  % sessions with the state of their replay
     sessions = #{} :: #{halley_edge_codec:conn() => #session{}},
-    turns = halley_edge_turns:new() :: halley_edge_turns:turns(),
-    gathered = #{} :: #{halley_edge_turns:user() => halley_replay:gathered()},
+    turns = halley_turns_ring:new() :: halley_turns_ring:turns(),
+    gathered = #{} :: #{halley_turns_ring:user() => halley_replay:gathered()},
     ready = [] :: [halley_edge_codec:conn()],         % for the directory
-    permit = none :: none | asked | halley_edge_replay_permits:permit(),
+    permit = none :: none | asked | halley_turns_permits:permit(),
     is_entering = false :: boolean(),                 % the link has some of them to enter
     %% In the directory, until the log has written what was drawn by then: those that it was asked
     %% about, and those that came meanwhile, with the furthest of their heads.
@@ -158,7 +158,7 @@ loop(State) ->
     end.
 
 doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max} = State) ->
-    case halley_edge_turns:is_empty(Turns) of
+    case halley_turns_ring:is_empty(Turns) of
         true ->
             {nothing, without_permit(State)};
         false ->
@@ -169,23 +169,23 @@ doing(#state{turns = Turns, writer = Writer, queue_bytes_max = Max} = State) ->
     end.
 
 permitted(#state{permit = none} = State) ->
-    permitted(State#state{permit = halley_edge_replay_permits:ask()});
+    permitted(State#state{permit = halley_turns_permits:ask()});
 permitted(#state{permit = asked} = State) ->
     {nothing, State};
 permitted(#state{permit = Permit} = State) ->
-    case halley_edge_replay_permits:is_over(Permit) of
+    case halley_turns_permits:is_over(Permit) of
         true -> permitted(without_permit(State));
         false -> {turn, State}
     end.
 
 used(#state{permit = Permit} = State) ->
-    State#state{permit = halley_edge_replay_permits:used(Permit)}.
+    State#state{permit = halley_turns_permits:used(Permit)}.
 
 %% One that was asked for is given back once it has come.
 without_permit(#state{permit = Permit} = State) when Permit =:= none; Permit =:= asked ->
     State;
 without_permit(#state{permit = Permit} = State) ->
-    ok = halley_edge_replay_permits:give_back(Permit),
+    ok = halley_turns_permits:give_back(Permit),
     State#state{permit = none}.
 
 wait_ms(turn) -> 0;
@@ -212,7 +212,7 @@ handle({cancel, Conn}, #state{sessions = Sessions, turns = Turns} = State) ->
     seen(1, State),
     case maps:take(Conn, Sessions) of
         {#session{phase = {turn, Place}, user = User}, Rest} ->
-            Left = halley_edge_turns:remove(User, Conn, Place, Turns),
+            Left = halley_turns_ring:remove(User, Conn, Place, Turns),
             of_nobody(User, forgotten(Conn, State#state{sessions = Rest, turns = Left}));
         {_, Rest} ->
             forgotten(Conn, State#state{sessions = Rest});
@@ -240,12 +240,12 @@ seen(Sessions, #state{waiting = Waiting}) ->
     counters:sub(Waiting, 1, Sessions).
 
 take_turn(Conn, #session{user = User} = Session, #state{turns = Turns} = State) ->
-    {Place, Next} = halley_edge_turns:add(User, Conn, Turns),
+    {Place, Next} = halley_turns_ring:add(User, Conn, Turns),
     waiting(Conn, Session, Place, State#state{turns = Next}).
 
 take_late_turn(Conn, #session{user = User, phase = {taken, Place}} = Session,
                #state{turns = Turns} = State) ->
-    Next = halley_edge_turns:yielded(User, Conn, Place, Turns),
+    Next = halley_turns_ring:yielded(User, Conn, Place, Turns),
     waiting(Conn, Session, Place, State#state{turns = Next}).
 
 waiting(Conn, Session, Place, #state{sessions = Sessions} = State) ->
@@ -294,7 +294,7 @@ rest(Conns, Heads, State) ->
 %%% Turns
 
 turn(#state{turns = Turns, sessions = Sessions} = State) ->
-    {User, Conn, Place, Left} = halley_edge_turns:take(Turns),
+    {User, Conn, Place, Left} = halley_turns_ring:take(Turns),
     {Session, Others} = maps:take(Conn, Sessions),
     Next = forgotten(Conn, State#state{turns = Left, sessions = Others}),
     Taken = Session#session{phase = {taken, Place}},
@@ -333,7 +333,7 @@ batch(Conn, #session{replay = Replay, rest = Rest} = Session, State) ->
 gathered(none, _, State) ->
     State;
 gathered(Found, #session{user = User}, #state{gathered = Gathered, turns = Turns} = State) ->
-    IsWanted = halley_edge_turns:waits(User, Turns)
+    IsWanted = halley_turns_ring:waits(User, Turns)
         andalso (map_size(Gathered) < ?GATHERED_MAX orelse is_map_key(User, Gathered)),
     case IsWanted of
         true -> State#state{gathered = Gathered#{User => Found}};
@@ -343,7 +343,7 @@ gathered(Found, #session{user = User}, #state{gathered = Gathered, turns = Turns
 %% No session of the user waits any more: nobody needs what was gathered.
 of_nobody(User, #state{gathered = Gathered, turns = Turns} = State)
   when is_map_key(User, Gathered) ->
-    case halley_edge_turns:waits(User, Turns) of
+    case halley_turns_ring:waits(User, Turns) of
         true -> State;
         false -> State#state{gathered = maps:remove(User, Gathered)}
     end;

@@ -14,8 +14,8 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     {ok, {#{strategy => rest_for_one, intensity => 10, period => 60}, [
-        #{id => halley_edge_replay_permits,
-          start => {halley_edge_replay_permits, start_link, []}},
+        #{id => halley_turns_permits,
+          start => {halley_turns_permits, start_link, []}},
         #{id => halley_edge_link_sup, start => {halley_edge_link_sup, start_link, []},
           type => supervisor},
         #{id => halley_edge_dialer, start => {halley_edge_dialer, start_link, []}},

@@ -6,8 +6,8 @@
 %%
 %% Invariant: a user is in one of the two rings exactly while a session of it waits.
 %%
-%% Not here: what is done in a turn, and what bounds the sessions (the link's connections).
--module(halley_edge_turns).
+%% Not here: what is done in a turn, and what bounds the sessions (`halley_turns').
+-module(halley_turns_ring).
 
 -export([new/0, add/3, yielded/4, take/1, remove/4, waits/2, is_empty/1]).
 -export_type([turns/0, place/0, user/0]).
@@ -15,14 +15,15 @@
 %% Turns of others between two of those that have yielded.
 -define(TURNS_PER_LATE, 4).
 
-%% A visitor is a user of its own.
--type user() :: UserNumber :: non_neg_integer() | {visitor, conn()}.
--type conn() :: halley_edge_codec:conn().
+%% A user by its number or its id; a visitor is a user of its own.
+-type user() :: term().
+-type session() :: term().
 %% Where a session stands among its user's.
 -type place() :: non_neg_integer().
 -type ring() :: gb_sets:set({non_neg_integer(), user()}).
 -record(turns, {
-    users = #{} :: #{user() => {turns | late, non_neg_integer(), gb_sets:set({place(), conn()})}},
+    users = #{} :: #{user() => {turns | late, non_neg_integer(),
+                                gb_sets:set({place(), session()})}},
     turns = gb_sets:new() :: ring(),
     late = gb_sets:new() :: ring(),
     since_late = 0 :: non_neg_integer(),              % turns
@@ -34,25 +35,25 @@
 new() -> #turns{}.
 
 %% A session waits for a turn, the last of its user's.
--spec add(user(), conn(), turns()) -> {place(), turns()}.
-add(User, Conn, #turns{users = Users, order = Place} = Turns) ->
+-spec add(user(), session(), turns()) -> {place(), turns()}.
+add(User, Session, #turns{users = Users, order = Place} = Turns) ->
     Next = Turns#turns{order = Place + 1},
     case Users of
         #{User := {Ring, Order, Sessions}} ->
-            More = gb_sets:add({Place, Conn}, Sessions),
+            More = gb_sets:add({Place, Session}, Sessions),
             {Place, Next#turns{users = Users#{User := {Ring, Order, More}}}};
         #{} ->
-            {Place, in(User, turns, gb_sets:singleton({Place, Conn}), Next)}
+            {Place, in(User, turns, gb_sets:singleton({Place, Session}), Next)}
     end.
 
 %% A session that took its turn, has nothing to show for it and wants to go on.
--spec yielded(user(), conn(), place(), turns()) -> turns().
-yielded(User, Conn, Place, Turns) ->
+-spec yielded(user(), session(), place(), turns()) -> turns().
+yielded(User, Session, Place, Turns) ->
     {Sessions, Without} = out(User, Turns),
-    in(User, late, gb_sets:add({Place, Conn}, Sessions), Without).
+    in(User, late, gb_sets:add({Place, Session}, Sessions), Without).
 
 %% The session whose turn it is. Its user goes behind the others if more of its sessions wait.
--spec take(turns()) -> {user(), conn(), place(), turns()}.
+-spec take(turns()) -> {user(), session(), place(), turns()}.
 take(#turns{turns = Ring, late = Late, since_late = Since} = Turns) ->
     case gb_sets:is_empty(Ring)
              orelse Since >= ?TURNS_PER_LATE andalso not gb_sets:is_empty(Late) of
@@ -62,14 +63,14 @@ take(#turns{turns = Ring, late = Late, since_late = Since} = Turns) ->
 
 taken({_, User}, Turns) ->
     {Sessions, Without} = out(User, Turns),
-    {{Place, Conn}, Rest} = gb_sets:take_smallest(Sessions),
-    {User, Conn, Place, in(User, turns, Rest, Without)}.
+    {{Place, Session}, Rest} = gb_sets:take_smallest(Sessions),
+    {User, Session, Place, in(User, turns, Rest, Without)}.
 
 %% A session that waits there waits no more.
--spec remove(user(), conn(), place(), turns()) -> turns().
-remove(User, Conn, Place, #turns{users = Users} = Turns) ->
+-spec remove(user(), session(), place(), turns()) -> turns().
+remove(User, Session, Place, #turns{users = Users} = Turns) ->
     #{User := {Ring, Order, Sessions}} = Users,
-    Rest = gb_sets:delete({Place, Conn}, Sessions),
+    Rest = gb_sets:delete({Place, Session}, Sessions),
     case gb_sets:is_empty(Rest) of
         true -> element(2, out(User, Turns));
         false -> Turns#turns{users = Users#{User := {Ring, Order, Rest}}}

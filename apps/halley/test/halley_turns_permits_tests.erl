@@ -1,11 +1,11 @@
 %% Permits of replays: a few at a time, in the order in which processes asked, and none is lost.
--module(halley_edge_replay_permits_tests).
+-module(halley_turns_permits_tests).
 -include_lib("eunit/include/eunit.hrl").
 
 -define(PROCESSES, 20).
 
 with(Permits, Test) ->
-    {ok, Pid} = halley_edge_replay_permits:start_link(Permits),
+    {ok, Pid} = halley_turns_permits:start_link(Permits),
     try Test()
     after
         unlink(Pid),
@@ -21,12 +21,12 @@ wait_for_end(Pid) ->
 holder(Name) ->
     Test = self(),
     spawn(fun() ->
-        asked = halley_edge_replay_permits:ask(),
+        asked = halley_turns_permits:ask(),
         Test ! {asked, Name},
         receive {replay_permit, Permit} ->
             Test ! {holds, Name},
             receive stop -> ok end,
-            ok = halley_edge_replay_permits:give_back(Permit),
+            ok = halley_turns_permits:give_back(Permit),
             Test ! {gave_back, Name},
             receive never -> ok end
         end
@@ -45,7 +45,7 @@ expect(What) ->
 
 %% All that was cast before has been dealt with. Messages of other tests may be in the mailbox.
 nothing_more() ->
-    _ = sys:get_state(halley_edge_replay_permits),
+    _ = sys:get_state(halley_turns_permits),
     receive {What, _} = Message when What =:= asked; What =:= holds; What =:= gave_back ->
         error({unexpected, Message})
     after 50 -> ok
@@ -80,23 +80,23 @@ one_that_ends_leaves_its_permit_and_its_place_test() ->
 
 a_permit_is_over_after_a_few_turns_test() ->
     with(1, fun() ->
-        asked = halley_edge_replay_permits:ask(),
+        asked = halley_turns_permits:ask(),
         receive {replay_permit, Permit} ->
             timer:sleep(20), % time alone is no turn
-            ?assertNot(halley_edge_replay_permits:is_over(Permit)),
+            ?assertNot(halley_turns_permits:is_over(Permit)),
             Over = used_up(Permit, 100),
-            ok = halley_edge_replay_permits:give_back(Over)
+            ok = halley_turns_permits:give_back(Over)
         end
     end).
 
 used_up(Permit, Most) when Most > 0 ->
-    case halley_edge_replay_permits:is_over(Permit) of
+    case halley_turns_permits:is_over(Permit) of
         true -> Permit;
-        false -> used_up(halley_edge_replay_permits:used(Permit), Most - 1)
+        false -> used_up(halley_turns_permits:used(Permit), Most - 1)
     end.
 
 without_the_process_all_may_run_test() ->
-    Permit = halley_edge_replay_permits:ask(),
+    Permit = halley_turns_permits:ask(),
     ?assertEqual(free, Permit),
-    ?assertNot(halley_edge_replay_permits:is_over(halley_edge_replay_permits:used(Permit))),
-    ?assertEqual(ok, halley_edge_replay_permits:give_back(Permit)).
+    ?assertNot(halley_turns_permits:is_over(halley_turns_permits:used(Permit))),
+    ?assertEqual(ok, halley_turns_permits:give_back(Permit)).

@@ -1,4 +1,4 @@
-%% Whose replays run: of all workers' processes (halley_edge_replays) a few at a time for each
+%% Whose replays run: of all workers' processes (`halley_edge_replays') a few at a time for each
 %% scheduler; the others wait in the order in which they asked.
 %%
 %% A process of low priority runs every eighth time while others want to run. But each of them
@@ -12,7 +12,7 @@
 %% one's. Where this process doesn't run, as in tests of a link alone, each has a permit at once.
 %%
 %% Bound: a process waits at most once, so no more wait than there are workers.
--module(halley_edge_replay_permits).
+-module(halley_turns_permits).
 -behaviour(gen_server).
 
 -export([start_link/0, start_link/1, ask/0, used/1, is_over/1, give_back/1]).

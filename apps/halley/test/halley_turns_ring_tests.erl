@@ -1,21 +1,21 @@
 %% Turns of sessions: fair among users, whatever the number of their sessions.
--module(halley_edge_turns_tests).
+-module(halley_turns_ring_tests).
 
--include("support/halley_edge_proper.hrl").
+-include("support/halley_store_proper.hrl").
 -include_lib("eunit/include/eunit.hrl").
 
 turns(Sessions) ->
     lists:foldl(fun({User, Conn}, Turns) ->
-        {_, Next} = halley_edge_turns:add(User, Conn, Turns),
+        {_, Next} = halley_turns_ring:add(User, Conn, Turns),
         Next
-    end, halley_edge_turns:new(), Sessions).
+    end, halley_turns_ring:new(), Sessions).
 
 %% Connections in the order of their turns, if none yields.
 taken(Turns) ->
-    case halley_edge_turns:is_empty(Turns) of
+    case halley_turns_ring:is_empty(Turns) of
         true -> [];
         false ->
-            {_, Conn, _, Next} = halley_edge_turns:take(Turns),
+            {_, Conn, _, Next} = halley_turns_ring:take(Turns),
             [Conn | taken(Next)]
     end.
 
@@ -30,17 +30,17 @@ users_share_whatever_their_sessions_test() ->
 who_yields_is_late_and_stays_first_test() ->
     Turns = turns([{1, 10}, {1, 11} | [{User, 10 * User + N} || N <- [0, 1, 2],
                                                                User <- lists:seq(2, 6)]]),
-    {1, 10, Place, Taken} = halley_edge_turns:take(Turns),
-    {[20, 30, 40], Later} = some(3, halley_edge_turns:yielded(1, 10, Place, Taken)),
-    {1, 10, Place, Again} = halley_edge_turns:take(Later),
-    {[50, 60, 21, 31], End} = some(4, halley_edge_turns:yielded(1, 10, Place, Again)),
-    {1, 10, Place, Done} = halley_edge_turns:take(End),
-    ?assert(halley_edge_turns:waits(1, Done)),
+    {1, 10, Place, Taken} = halley_turns_ring:take(Turns),
+    {[20, 30, 40], Later} = some(3, halley_turns_ring:yielded(1, 10, Place, Taken)),
+    {1, 10, Place, Again} = halley_turns_ring:take(Later),
+    {[50, 60, 21, 31], End} = some(4, halley_turns_ring:yielded(1, 10, Place, Again)),
+    {1, 10, Place, Done} = halley_turns_ring:take(End),
+    ?assert(halley_turns_ring:waits(1, Done)),
     ?assertEqual([41, 51, 61, 22, 32, 11, 42, 52, 62], taken(Done)).
 
 some(0, Turns) -> {[], Turns};
 some(N, Turns) ->
-    {_, Conn, _, Next} = halley_edge_turns:take(Turns),
+    {_, Conn, _, Next} = halley_turns_ring:take(Turns),
     {Conns, Last} = some(N - 1, Next),
     {[Conn | Conns], Last}.
 
@@ -57,26 +57,26 @@ prop_each_waits_once() ->
                                {remove, proper_types:range(0, 100)}]),
     ?FORALL(Steps, proper_types:list(Step),
             begin
-                {Turns, Waiting, _} = lists:foldl(fun step/2, {halley_edge_turns:new(), #{}, 1},
+                {Turns, Waiting, _} = lists:foldl(fun step/2, {halley_turns_ring:new(), #{}, 1},
                                                   Steps),
                 lists:sort(taken(Turns)) =:= lists:sort(maps:keys(Waiting))
             end).
 
 step({add, User}, {Turns, Waiting, Conn}) ->
-    {Place, Next} = halley_edge_turns:add(User, Conn, Turns),
+    {Place, Next} = halley_turns_ring:add(User, Conn, Turns),
     {Next, Waiting#{Conn => {User, Place}}, Conn + 1};
 step({remove, N}, {Turns, Waiting, Last}) when map_size(Waiting) > 0 ->
     Conn = lists:nth(1 + N rem map_size(Waiting), lists:sort(maps:keys(Waiting))),
     {{User, Place}, Left} = maps:take(Conn, Waiting),
-    {halley_edge_turns:remove(User, Conn, Place, Turns), Left, Last};
+    {halley_turns_ring:remove(User, Conn, Place, Turns), Left, Last};
 step(Step, {Turns, Waiting, Last}) when map_size(Waiting) > 0, is_atom(Step) ->
-    {User, Conn, Place, Next} = halley_edge_turns:take(Turns),
+    {User, Conn, Place, Next} = halley_turns_ring:take(Turns),
     #{Conn := {User, Place}} = Waiting,
     %% The first of its user's.
     Place = lists:min([P || {U, P} <- maps:values(Waiting), U =:= User]),
     case Step of
         take -> {Next, maps:remove(Conn, Waiting), Last};
-        yield -> {halley_edge_turns:yielded(User, Conn, Place, Next), Waiting, Last}
+        yield -> {halley_turns_ring:yielded(User, Conn, Place, Next), Waiting, Last}
     end;
 step(_, State) ->
     State.
