@@ -133,8 +133,8 @@ fed(Before) ->
 all_fed([], Most, Got) ->
     {Got, Most};
 all_fed(Sessions, Most, Got) ->
-    Places = maps:values(element(4, sys:get_state(halley_backends_feed))),
-    Large = length([What || {_, {What, _}} <- Places, What =/= cursor, What =/= done]),
+    {Turns, _} = sys:get_state(halley_backends_feed),
+    Large = halley_turns:kept(Turns),
     receive
         {fed, Session, Items} -> all_fed(Sessions -- [Session], max(Most, Large), [Items | Got])
     after 0 -> all_fed(Sessions, max(Most, Large), Got)
