@@ -14,7 +14,7 @@
 %% A judgement that refuses is counted, and says which list lacks what.
 -module(halley_api_rights).
 
--export([none/0, parse/1, allows/3, allows_any/2, judge/3, judge_any/2, judge_all/2, view/1]).
+-export([parse/1, allows/3, judge/3, judge_any/2, judge_all/2, view/1]).
 -export_type([rights/0, action/0]).
 
 -type action() :: publish | to | follow | subscribe | presence | history | state.

@@ -11,7 +11,7 @@
 -module(halley_edge_dial).
 
 -export([dial/1, dial_worker/1, path/1, path_of_worker/1, check_path/1, second_name/1, restore/1]).
--export([close/2, reason_text/1]).
+-export([reason_text/1]).
 -export_type([handshake/0, reason/0, peer/0]).
 
 -include("halley_edge.hrl").

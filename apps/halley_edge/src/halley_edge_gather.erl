@@ -1,7 +1,6 @@
 %% How a writer gathers: it takes what is in its mailbox until that is empty, then writes all of it,
-%% so batching needs no timer. It is the loop of halley_edge_trunk_writer,
-%% which are its callbacks, and decides for both when a CURSOR is due and marks are requested from
-%% shards (`due').
+%% so batching needs no timer. It is the loop of halley_edge_trunk_writer, which has its callbacks,
+%% and decides when a CURSOR is due and marks are requested from shards (`due').
 %%
 %% The clock of cursors is read before the mailbox is looked at: events that come during a write,
 %% which lasts as long as the worker doesn't read, are not older than it

@@ -83,10 +83,6 @@ export class Server {
     writeFileSync(this.clockFile, `${seconds < 0 ? '' : '+'}${seconds}\n`);
   }
 
-  get workers() {
-    return Number(this.halley.settings.HALLEY_EDGE_WORKERS);
-  }
-
   /** The segments of the history, oldest first. */
   segments() {
     const folder = join(this.dataDir, 'history');
