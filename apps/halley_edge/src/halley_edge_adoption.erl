@@ -51,13 +51,17 @@ look(#{socket_dir := Dir} = Config, Build) ->
                                   [Path, halley_edge_dial:reason_text(Reason)])}
     end.
 
-%% The thread that answers may stand still for a while, so the edge is dialled again. Where nothing
-%% listens there may be an edge that has a link for each worker.
+%% The thread that answers may stand still for a while, so the edge is dialled again.
 dial(Dir, Asks) ->
+    case dial_edge(Dir) of
+        {_, {error, handshake_timeout}} when Asks > 1 -> dial(Dir, Asks - 1);
+        Dialled -> Dialled
+    end.
+
+%% Where nothing listens there may be an edge that has a link for each worker.
+dial_edge(Dir) ->
     Path = halley_edge_dial:path(Dir),
     case dial_one(fun halley_edge_dial:dial/1, Path, ?DIALS) of
-        {error, handshake_timeout} when Asks > 1 ->
-            dial(Dir, Asks - 1);
         {error, {connect, _}} ->
             OfWorker = halley_edge_dial:path_of_worker(Dir),
             {OfWorker, dial_one(fun halley_edge_dial:dial_worker/1, OfWorker, ?DIALS)};

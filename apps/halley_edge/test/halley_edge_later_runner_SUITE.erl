@@ -149,26 +149,26 @@ a_killed_first_edge_ends_nothing(Config) ->
 
 %% A brain that is started meanwhile finds its edge all the same, and can stop it.
 an_edge_that_stands_still_is_dialled_again(Config) ->
-    ok = halley_limits:set(#{handshake_ms_max => 1000}),
-    Dir = socket_dir(Config),
-    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path(Dir)), none),
-    GoesOn = spawn_link(fun() ->
-        timer:sleep(1500),
-        ok = fake_edge:say(Edge, (fake_edge:hello())#{workers := 2})
-    end),
-    ?assertMatch({replace, 2, {ok, _}}, halley_edge_adoption:look(looked(Dir), unknown)),
-    ?assertNot(is_process_alive(GoesOn)),
-    ?assertMatch({ok, {ok, _}}, halley_edge_adoption:shutdown(Dir, 7)),
-    ?assertEqual({shutdown, 7}, halley_edge_helper:next(Edge, shutdown)).
+    Hello = (fake_edge:hello())#{workers := 2},
+    stands_still(Config, fun halley_edge_dial:path/1, Hello, 2).
 
 %% protocol/link.md 1.4: one of an earlier build. It can be asked to stop, and not be linked to.
 an_edge_with_a_link_for_each_worker_is_replaced(Config) ->
-    Dir = socket_dir(Config),
     Hello = (fake_edge:hello())#{workers := 2, public_listen := <<"127.0.0.1:8">>,
                                  api_listen := <<"127.0.0.1:9">>},
-    Edge = fake_edge:start(binary_to_list(halley_edge_dial:path_of_worker(Dir)),
-                           fake_edge:of_worker(Hello)),
-    ?assertMatch({replace, 0, {ok, _}}, halley_edge_adoption:look(looked(Dir), unknown)),
+    stands_still(Config, fun halley_edge_dial:path_of_worker/1, fake_edge:of_worker(Hello), 0).
+
+%% At first.
+stands_still(Config, Path, Hello, Linkable) ->
+    ok = halley_limits:set(#{handshake_ms_max => 1000}),
+    Dir = socket_dir(Config),
+    Edge = fake_edge:start(binary_to_list(Path(Dir)), none),
+    GoesOn = spawn_link(fun() ->
+        timer:sleep(1500),
+        ok = fake_edge:say(Edge, Hello)
+    end),
+    ?assertMatch({replace, Linkable, {ok, _}}, halley_edge_adoption:look(looked(Dir), unknown)),
+    ?assertNot(is_process_alive(GoesOn)),
     ?assertMatch({ok, {ok, _}}, halley_edge_adoption:shutdown(Dir, 7)),
     ?assertEqual({shutdown, 7}, halley_edge_helper:next(Edge, shutdown)).
 
