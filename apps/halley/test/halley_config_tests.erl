@@ -256,6 +256,12 @@ unknown_key_test() ->
     ?assertMatch({match, _},
                  re:run(Line, "there is no key edge.wrokers; did you mean edge.workers\\?$")).
 
+key_that_is_gone_test() ->
+    {error, InFile} = by_file("edge.trunk = off\n"),
+    {error, ByVariable} = by_environment([{"HALLEY_EDGE_TRUNK", "on"}]),
+    [?assertMatch({match, _}, re:run(Line, "every edge has a trunk.*: take it out$"))
+     || Line <- [InFile, ByVariable]].
+
 renamed_key_test() ->
     {error, Line} = by_file("limits.newcomers_percent_max = 40\n"),
     ?assertMatch({match, _},

@@ -268,13 +268,17 @@ known_variable(Variable, Variables) ->
     lists:member(Variable, Variables) orelse
         bad("~ts: no key has this variable; ~ts", [Variable, nearest(Variable, Variables)]).
 
-%% What a renamed key, or its variable, is called now; else the most similar name, if one is.
+%% What a renamed key, or its variable, is called now, and why one is gone; else the most similar
+%% name, if one is.
 nearest(Name, Names) ->
     Keys = [{limit_key(Former), limit_key(Now)} || {Former, Now} <- halley_limits:former_names()],
     Variables = [{variable(Former), variable(Now)} || {Former, Now} <- Keys],
+    Gone = lists:member(Name, ["edge.trunk", variable("edge.trunk")]),
     case lists:keyfind(Name, 1, Keys ++ Variables) of
         {_, New} ->
             did_you_mean(New);
+        false when Gone ->
+            "every edge has a trunk, so there is nothing to choose: take it out";
         false ->
             case lists:min([{cuttlefish_util:levenshtein(Name, N), N} || N <- Names]) of
                 {Distance, Nearest} when 2 * Distance =< length(Name) -> did_you_mean(Nearest);
