@@ -17,15 +17,17 @@ decode(<<Conn:64, Number:32, What, L1, User:L1/binary, L2:16, Rights:L2/binary, 
          Subject:L3/binary, Last:32, Count:16, List/binary>>) ->
     {operation, conn(Conn), Number,
      #{what => what(What), user => User, rights => Rights, subject => Subject, last => Last,
-       members => members(Count, List)}};
+       members => members(Count, 0, List)}};
 decode(_) ->
     cut().
 
-members(0, <<>>) ->
+%% Each at most once, as they are in order: so there are few of them, however long the frame is.
+members(0, _, <<>>) ->
     [];
-members(N, <<Name, Length:32, Text:Length/binary, Rest/binary>>) when N > 0 ->
-    [{name(Name), Text} | members(N - 1, Rest)];
-members(_, _) ->
+members(N, Before, <<Name, Length:32, Text:Length/binary, Rest/binary>>) when N > 0 ->
+    Name > Before orelse breaks(<<"20.3">>, "the member ~b behind ~b", [Name, Before]),
+    [{name(Name), Text} | members(N - 1, Name, Rest)];
+members(_, _, _) ->
     cut().
 
 -spec cut() -> no_return().

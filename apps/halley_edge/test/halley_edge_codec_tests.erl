@@ -280,11 +280,12 @@ frame_of_link() ->
 operation() ->
     ?LET({What, [User, Rights, Subject], Last, Members},
          {oneof([publish, follow, unfollow, subscribe, unsubscribe, state]), vector(3, text()),
-          u(32), list({oneof([<<"subject">>, <<"subjects">>, <<"to">>, <<"data">>, <<"id">>,
-                              <<"ack">>, <<"keep">>]), binary()})},
+          u(32), [oneof([none, {Name, binary()}])
+                  || Name <- [<<"subject">>, <<"subjects">>, <<"to">>, <<"data">>, <<"id">>,
+                              <<"ack">>, <<"keep">>]]},
          {operation, conn(), u(32),
           #{what => What, user => User, rights => Rights, subject => Subject, last => Last,
-            members => Members}}).
+            members => [Member || Member <- Members, Member =/= none]}}).
 
 gap_reason() ->
     oneof([<<"too_old">>, <<"malformed">>, <<"other_store">>, <<"damaged">>]).

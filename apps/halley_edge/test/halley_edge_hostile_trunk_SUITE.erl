@@ -204,11 +204,22 @@ of_worker() ->
            {request, conn(), oneof([public, api]), oneof([0, 1, 4, 5]), <<"POST">>,
             oneof([<<"/publish/news">>, <<"/now">>, <<"/crash/now">>, <<"/echo">>]),
             list({<<"halley-user">>, user(1)}), oneof([<<>>, <<"1">>, <<"no JSON">>])},
-           {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()},
+           {request_body, conn(), range(0, 1), binary()}, {request_gone, conn()}, operation(),
            {stats, list(non_neg_integer())},
            {inspected, range(0, 3), conn(),
             #{state => 0, transport => 0, outbox_bytes => 0, outbox_pieces => 0, outbox_ms => 0,
               held => 0, dropped => 0, conflated => 0}}]).
+
+operation() ->
+    ?LET({What, User, Last, Subject, Members},
+         {oneof([publish, follow, unfollow, subscribe, unsubscribe, state]),
+          oneof([user(1), <<>>]), range(0, 1),
+          oneof([?SUBJECT, <<"echo">>, <<"crash">>, <<"hang">>, <<"nonsense">>, <<2>>, <<>>]),
+          oneof([[], [{<<"data">>, binary()}],
+                 [{<<"subject">>, ?SUBJECT}, {<<"data">>, oneof([<<"1">>, binary()])}]])},
+         {operation, conn(), range(0, 3),
+          #{what => What, user => User, rights => <<"{}">>, subject => Subject, last => Last,
+            members => Members}}).
 
 %% What nobody should say, or not so.
 frame() ->

@@ -4,7 +4,7 @@ use crate::version::HELLO_SINCE;
 use crate::wire::Reader;
 use crate::{
     BEHIND_MAX, DELIVER_CONNS_MAX, Error, Event, FLAG_CLOSE, FLAG_END, FLAG_ERROR, FLAG_EXPECT,
-    FLAG_LAST, Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Pair, SHARDS_MAX,
+    FLAG_LAST, Frame, Item, KEYS_BYTES_MAX, List, MAGIC, METRICS_MAX, Member, Pair, SHARDS_MAX,
     SessionState, SlowSession, VERSION, VERSION_MIN, Value, WINDOW_BYTES_MIN, What, Word,
 };
 
@@ -176,8 +176,18 @@ fn operation<'a>(from: &mut Reader<'a>) -> Result<Frame<'a>, Error> {
         rights: from.str16()?,
         subject: from.str8()?,
         last: from.u32()?,
-        members: List::read(from)?,
+        members: members(from)?,
     })
+}
+
+/// Each at most once, as they are in order: so there are few of them, however long the frame is.
+fn members<'a>(from: &mut Reader<'a>) -> Result<List<'a, Member<'a>>, Error> {
+    let members = List::<Member<'_>>::read(from)?;
+    if members.iter().map(|member| member.name as u8).is_sorted_by(|one, next| one < next) {
+        Ok(members)
+    } else {
+        Err(Error::new("20.3", "members out of order"))
+    }
 }
 
 fn magic(from: &mut Reader<'_>) -> Result<(), Error> {
