@@ -15,8 +15,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [publishers_get_their_answers, shown_in_the_order_of_the_log, of_another_brain,
      private_and_joint_events, kept_value, chosen_id_is_found, all_heads_move,
-     a_mark_passes_nothing, replayed, log_is_awaited, no_orderer, orderer_that_dies,
-     events_wait_elsewhere, shards_order_without_one].
+     a_mark_passes_nothing, replayed, log_is_awaited, no_orderer, orderer_that_comes_late,
+     orderer_that_dies, events_wait_elsewhere, shards_order_without_one].
 
 init_per_testcase(shards_order_without_one, Config) ->
     halley_test_brain:start(Config);
@@ -48,6 +48,7 @@ orderer() ->
 spawn_taker(Case, Shard, Orderer) ->
     Taker = spawn(fun() ->
         true = register(name(Shard), self()),
+        ok = halley_shard:taken(Shard, halley_shard:waiting(Shard)),
         Case ! {self(), ready},
         take(Shard, Orderer)
     end),
@@ -248,6 +249,15 @@ no_orderer(_) ->
             ?assertMatch({[{mine, {error, unavailable}}], _}, halley_posts:down(Monitor, Sent))
     after ?WAIT_MS -> error(no_answer)
     end.
+
+%% What publishers sent while there was none waits for nobody.
+orderer_that_comes_late(_) ->
+    ok = halley_test_brain:limits(#{shard_queue_events_max => 10}),
+    Refused = [halley:publish(<<"room">>, N) || N <- lists:seq(1, 30)],
+    ?assertEqual([{error, overloaded}, {error, unavailable}], lists:usort(Refused)),
+    _ = orderer(),
+    ?assertEqual(0, halley_shard:queued()),
+    ?assertMatch({ok, _}, halley:publish(<<"room">>, 1)).
 
 %% What it had taken may be ordered or not.
 orderer_that_dies(_) ->

@@ -88,6 +88,7 @@ init(#{name := Name, joining := Place} = Settings) ->
     RetentionMs = application:get_env(halley, history_retention_ms, ?RETENTION_MS),
     Core = halley_cluster_core:new(#{name => Name, boot => Boot, head => Head, epoch => Epoch,
                                      graph => 0, bounds => bounds(RetentionMs)}),
+    _ = [ok = halley_shard:taken(Shard, halley_shard:waiting(Shard)) || Shard <- shards()],
     _ = [monitor(process, halley_shard:name(Shard)) || Shard <- shards()],
     %% Their heads are where the history begins, before there is a row.
     ok = committed(Head, halley_clock:wall_ms(), #{}),

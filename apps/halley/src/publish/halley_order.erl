@@ -6,7 +6,8 @@
 %%   {posts, Publisher :: pid(), [halley_shard:post()]}
 %% takes their number off the shard's queue (`halley_shard:taken/2'), has the drafts ordered, and
 %% sends each group that was ordered, by whomever, to all shards (`committed/5'). The
-%% shards answer it, and it answers the publishers in the shard's words.
+%% shards answer it, and it answers the publishers in the shard's words. At its start it takes off
+%% what is counted already (`halley_shard:waiting/1'): that came while there was no such process.
 %%
 %% The application's environment names these processes, as `order'; they are chosen once, before the
 %% shards start. Until such a process runs, publishers get `unavailable', as for a shard that died.

@@ -162,8 +162,7 @@ name(8) -> halley_shard_8.
 %% Nothing waits for a shard that starts.
 -spec started(index()) -> ok.
 started(Shard) ->
-    Words = persistent_term:get(?QUEUED),
-    ok = atomics:put(Words, Shard, 0),
+    _ = halley_order:whose() =:= own andalso atomics:put(persistent_term:get(?QUEUED), Shard, 0),
     lists:foreach(fun(Slot) -> marking(Shard, Slot) end,
                   lists:seq(1, halley_limits:get(links_max))),
     settling(Shard).
