@@ -103,6 +103,23 @@ fn operations_travel(frames: &str) {
     expect_text(&mut client, &event);
 }
 
+/// Link.md 20.7: "a subscription to the presence of `*` has the header `halley-view` (19.3)."
+#[test]
+fn a_brain_of_an_earlier_build_hears_that_views_are_kept() {
+    let (edge, mut brain) = Edge::start(&[("operation_frames", "off")]);
+    let (mut client, conn) = open(&edge, &mut brain, "ann");
+    for (subject, id, view) in [("*", "%01%2A", Some("kept")), ("bob", "%01bob", None)] {
+        say(&mut client, &format!(r#"{{"op":"subscribe","presence":"{subject}"}}"#));
+        let request = brain.request();
+        assert_eq!(request.target, format!("/v1/me/subscriptions/{id}"));
+        let found = request.headers.iter().find(|(name, _)| name == "halley-view");
+        assert_eq!(found.map(|(_, value)| value.as_str()), view);
+        let error = r#"{"error":{"code":"right_missing","message":"no"}}"#;
+        brain.respond(conn, 403, error);
+        expect_text(&mut client, error);
+    }
+}
+
 /// 12.2 and 18.4: a client that doesn't take what waits for it is disconnected, also by the answer
 /// to an operation; what waits behind that is never asked for in its place.
 #[test]
@@ -278,7 +295,7 @@ fn what_waits_is_bounded_in_bytes() {
     brain.expect_silence(50);
 }
 
-/// link.md 12.7: "When the session ends, its REQUEST ends by REQUEST_GONE (8.6)."
+/// link.md 12.7: "When the session ends, its operation ends by REQUEST_GONE (8.6)."
 #[test]
 fn a_session_that_ends_takes_its_request_along() {
     let (edge, mut brain) = Edge::start(&[]);
