@@ -4,8 +4,8 @@
 //! Its connection speaks HTTP for the worker until the message is whole: it is pending, has its
 //! time, and counts among the forms that wait for their rest, all by the same rules as a form.
 //!
-//! Bounds: [`FORM_BYTES_MAX`] the message; frames that were read after it count among the forms,
-//! too, until the session takes them.
+//! Bounds: [`FORM_BYTES_MAX`] the message, [`READ_BYTES_MAX`] all that comes until it is whole;
+//! frames that were read after it count among the forms, too, until the session takes them.
 
 use std::borrow::Cow;
 
@@ -16,6 +16,9 @@ use halley_wire::websocket::{Decoder, Event, Failure, Inflater, Rules, Sender, e
 use crate::sessions::base::form::{FORM_BYTES_MAX, Forms, Part};
 
 const RULES: Rules = Rules { sender: Sender::Client, message_bytes_max: FORM_BYTES_MAX };
+/// What may come until the message is whole. Without an end pings would keep the pace of a body,
+/// and the connection its place, for as long as the client likes.
+const READ_BYTES_MAX: usize = 2 * FORM_BYTES_MAX;
 /// What is gathered grows by doubling.
 const GATHERED: usize = 2;
 
@@ -24,6 +27,13 @@ const NOT_A_FORM: HttpError = HttpError::new(
     "bad_form",
     "The first message of this WebSocket is a text with the parameters of the session, as \
      user=ann&subject=a&subject=b.",
+);
+
+const TOO_MUCH: HttpError = HttpError::new(
+    413,
+    "body_too_large",
+    "Until the first message of this WebSocket is whole 262,144 bytes come at most, pings \
+     included: send it in one frame.",
 );
 
 /// Bytes that came behind the message, for the session to read.
@@ -40,7 +50,10 @@ pub struct FirstMessage {
     /// What was agreed on about compression.
     pub deflate: Option<Agreement>,
     decoder: Decoder,
+    /// That the decoder may hold.
     bytes: usize,
+    /// That came.
+    read: usize,
     part: Part,
 }
 
@@ -68,7 +81,8 @@ impl FirstMessage {
     /// Of the request with this head; nothing of it has been read.
     pub fn new(head: &[u8], deflate: Option<Agreement>, forms: &Forms) -> FirstMessage {
         let part = Part::of(forms);
-        FirstMessage { head: head.to_vec(), deflate, decoder: Decoder::new(), bytes: 0, part }
+        let (head, decoder) = (head.to_vec(), Decoder::new());
+        FirstMessage { head, deflate, decoder, bytes: 0, read: 0, part }
     }
 
     /// Reads on in `input`; what is to be answered goes to `out`. Uses all of it, unless the
@@ -98,8 +112,13 @@ impl FirstMessage {
                 None => break,
             }
         }
-        // Between messages nothing is held.
-        self.bytes = if self.decoder.is_idle() { 0 } else { self.bytes + input.len() };
+        self.read += input.len();
+        if self.read > READ_BYTES_MAX {
+            return Err(Broken::Form(TOO_MUCH));
+        }
+        // Between messages nothing is held, and of control frames only the last.
+        let held = (self.bytes + input.len()).min(FORM_BYTES_MAX);
+        self.bytes = if self.decoder.is_idle() { 0 } else { held };
         let bytes = self.head.len() + GATHERED * self.bytes;
         self.part.becomes(bytes).map_err(Broken::Form)?;
         Ok(Heard::Part)
@@ -205,6 +224,26 @@ mod tests {
         assert!(matches!(hear(&frame(TEXT, &most)), Ok(Heard::Whole(_, _))));
         let long = vec![b'a'; FORM_BYTES_MAX + 1];
         assert_eq!(failed(&frame(TEXT, &long)), close_code::MESSAGE_TOO_BIG);
+    }
+
+    /// Pings between its fragments take no room from others, and have an end.
+    #[test]
+    fn a_message_comes_to_an_end() {
+        let forms = Forms::default();
+        let mut message = FirstMessage::new(b"head", None, &forms);
+        let mut hear =
+            |bytes: &[u8]| message.read(bytes, &mut Inflater::default(), &mut Vec::new());
+        let begun = frame(0x01, b"user=a");
+        assert_eq!(hear(&begun), Ok(Heard::Part));
+        let pings = frame(PING, &[0; 125]).repeat(500);
+        let mut came = begun.len();
+        while came + pings.len() <= READ_BYTES_MAX {
+            assert_eq!(hear(&pings), Ok(Heard::Part));
+            came += pings.len();
+            assert!(forms.bytes() <= 4 + GATHERED * FORM_BYTES_MAX);
+        }
+        assert!(came > FORM_BYTES_MAX);
+        assert_eq!(hear(&pings), Err(Broken::Form(TOO_MUCH)));
     }
 
     /// "counts among the forms that wait for their rest"
