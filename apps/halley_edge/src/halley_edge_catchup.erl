@@ -2,16 +2,21 @@
 %% out of the history, to those of their sessions that they concern (protocol/link.md 10.6). One
 %% process for each catch-up, linked to the writer, which starts it (docs/internals/delivery.md).
 %%
-%% First rounds go up to what is written, as often as that has moved on by more than one portion;
-%% the writer drops live events meanwhile. Then the writer holds them and takes the mark *behind*
-%% away (`halley_links_backpressure:resume/1'), the heads are read, and the last round goes up to
-%% these: the writer has everything above them, the history everything else.
+%% It is a `halley_turns' with one session, which stands for all of them. First portions go up to
+%% what is written; the writer drops live events meanwhile. After the one with which little is left,
+%% the writer holds them and takes the mark *behind* away (`halley_links_backpressure:resume/1'),
+%% the heads are read, and the last portions go up to these: the writer has everything above them,
+%% the history everything else.
 %%
-%% The writer answers every message by go_on/1 when little waits for the link. If the link falls
-%% behind in the last round, that round ends all the same, and the writer starts the next catch-up.
+%% The writer answers every message by go_on/1 when little waits for the link, so it needs no other
+%% bound. If the link falls behind on the way to the heads, that way ends all the same, and the
+%% writer starts the next catch-up. The writer holds events for it, so it has the priority of any
+%% process, and no permit.
 -module(halley_edge_catchup).
+-behaviour(halley_turns).
 
 -export([begins/5, start_link/3, go_on/1]).
+-export([init/1, handle/3, has_room/1, batch/4, given/5]).
 -export_type([start/0]).
 
 %% Where a link's cursor begins: here and now; or at a vector from which it catches up once the
@@ -20,13 +25,14 @@
                | {gap, malformed | other_store, FromMs :: non_neg_integer(),
                   ToMs :: non_neg_integer(), halley_history:vector()}.
 
-%% How long one wait for the log takes before it is begun again.
-
--record(state, {writer :: pid(), there :: halley_fanout:there(), limits :: map(),
+-record(plan, {from :: halley_history:vector(),
+               told = 0 :: halley_history:seq(),      % up to here damaged ranges were told
+               former = halley_catchup_former:new() :: halley_catchup_former:former()}).
+-record(state, {writer :: pid(), there :: halley_fanout:there(), limits :: halley_replay:limits(),
                 second :: non_neg_integer(),
-                told = 0 :: halley_history:seq(),     % up to here damaged ranges were told
-                former = halley_catchup_former:new() :: halley_catchup_former:former(),
-                reader :: halley_history_reader:reader()}).
+                %% What comes when the writer has dealt with the last message.
+                next = portion :: portion | hold | heads
+                                | {reached, halley_history:vector()}}).
 
 %% What SYNC_BEGIN's cursor means for a worker with so many sessions, at a time when these were the
 %% heads, or a moment later. Whether the cursor is too old is seen when the catch-up runs. What is
@@ -62,50 +68,65 @@ begins(_, Cursor, Store, Heads, NowMs) ->
 start_link(There, From, Second) ->
     Writer = self(),
     ok = halley_metrics:incr(catchups),
-    spawn_opt(fun() -> run(Writer, There, From, Second) end,
-              [link, {min_bin_vheap_size, halley_history_reader:vheap_words()}]).
+    halley_turns:start_link(?MODULE, {Writer, There, From, Second}, []).
 
 %% The writer has dealt with the last message and takes another.
 -spec go_on(pid()) -> ok.
 go_on(Catchup) ->
-    Catchup ! {go_on, self()},
+    Catchup ! go_on,
     ok.
 
-run(Writer, There, From, Second) ->
-    State = #state{writer = Writer, there = There, second = Second,
-                   reader = halley_history_reader:new(),
-                   limits = #{events_max => halley_limits:get(catchup_events_max),
-                              bytes_max => halley_limits:get(replay_queue_bytes_max)}},
-    {Near, Nearer} = first_rounds(From, State),
-    ok = tell(hold, Nearer),
+-spec init({pid(), halley_fanout:there(), halley_history:vector(), non_neg_integer()}) ->
+    {halley_turns:options(), #state{}}.
+init({Writer, There, From, Second}) ->
+    self() ! {from, From},
+    {#{kept_max => 1, permits => false},
+     #state{writer = Writer, there = There, second = Second,
+            limits = #{events_max => halley_limits:get(catchup_events_max),
+                       bytes_max => halley_limits:get(replay_queue_bytes_max)}}}.
+
+-spec has_room(#state{}) -> true.
+has_room(_) -> true.
+
+-spec handle(term(), halley_turns:turns(), #state{}) -> {halley_turns:turns(), #state{}}.
+handle({from, From}, Turns, State) ->
+    {halley_turns:go_on(all, halley_turns:add(all, all, {plan, #plan{from = From}}, Turns)), State};
+handle(go_on, Turns, #state{next = portion} = State) ->
+    {halley_turns:go_on(all, Turns), State};
+handle(go_on, Turns, #state{next = hold} = State) ->
+    tell(hold, State),
+    {Turns, State#state{next = heads}};
+handle(go_on, Turns, #state{next = heads, there = There} = State) ->
     Heads = halley_history:heads(),
     ok = halley_began:catches_up(There),
-    ok = halley_history:await(Heads, infinity),
-    {_, _, #state{reader = Reader}} = round(Near, Heads, 0, Nearer),
-    Writer ! {catchup, self(), {reached, Heads}},
-    halley_history_reader:close(Reader).
+    {halley_turns:await([all], Heads, Heads, Turns), State};
+handle(go_on, Turns, #state{next = {reached, _} = Reached} = State) ->
+    tell(Reached, State),
+    halley_turns:stop(Turns).
 
-first_rounds(From, State) ->
-    case round(From, halley_history:written(), 0, State) of
-        {Next, Portions, Later} when Portions > 1 -> first_rounds(Next, Later);
-        {Next, _, Later} -> {Next, Later}
-    end.
-
-round(From, UpTo, Portions, #state{second = Second, told = Told} = Before) ->
+-spec batch(#plan{}, halley_history:vector(), halley_history_reader:reader(), #state{}) ->
+    {{[halley_cursor:gap()], [{halley_event:delivery(), Conns :: binary()}],
+      halley_history:vector()}, more | done, #plan{}, none, halley_history_reader:reader()}.
+batch(#plan{from = From, told = Told, former = Former}, UpTo, Reader, State) ->
+    #state{there = There, limits = Limits, second = Second} = State,
     {Damage, NowTold} = halley_catchup:damage(From, UpTo, Told, Second),
-    State = Before#state{told = NowTold},
-    #state{there = There, limits = Limits, former = Former, reader = Reader} = State,
-    {Events, Next, More, Gaps, Read, Rest} =
+    {Events, Next, What, Gaps, Read, Later} =
         halley_catchup:next(There, From, UpTo, Limits, Former, Reader),
     ok = halley_metrics:incr(catchup_events, length(Events)),
-    Later = State#state{former = Read, reader = Rest},
-    ok = tell({portion, Damage ++ Gaps, Events, Next}, Later),
-    case More of
-        more -> round(Next, UpTo, Portions + 1, Later);
-        done -> {Next, Portions + 1, Later}
-    end.
+    {{Damage ++ Gaps, Events, Next}, What, #plan{from = Next, told = NowTold, former = Read}, none,
+     Later}.
+
+-spec given(all, more | done,
+            {[halley_cursor:gap()], [{halley_event:delivery(), binary()}], halley_history:vector()},
+            {halley_turns:goal(), #plan{}}, #state{}) -> {idle, #state{}}.
+given(all, What, {Gaps, Events, Next}, {Goal, _}, State) ->
+    tell({portion, Gaps, Events, Next}, State),
+    {idle, State#state{next = case {What, Goal} of
+                                  {more, _} -> portion;
+                                  {done, written} -> hold;
+                                  {done, Heads} -> {reached, Heads}
+                              end}}.
 
 tell(What, #state{writer = Writer}) ->
     Writer ! {catchup, self(), What},
-    receive {go_on, Writer} -> ok end.
-
+    ok.
