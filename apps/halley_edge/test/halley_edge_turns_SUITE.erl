@@ -85,7 +85,7 @@ publish_of_strangers() ->
 
 %% Users in the order of their turns, each with what came of it.
 calls() ->
-    [{element(2, Replay), element(2, Result)}
+    [{element(1, element(2, Replay)), element(2, Result)}
      || {_, {halley_replay, next, [Replay | _]}, Result} <- meck:history(halley_replay)].
 
 given() -> [User || {User, What} <- calls(), What =/= yield].

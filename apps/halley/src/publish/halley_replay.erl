@@ -60,9 +60,7 @@
                candidates :: [halley_cursor:gap() | {kept, Body :: binary()}
                               | halley_replay_gather:candidate()],
                %% Where the vector is when the candidates are used up.
-               ends_at :: halley_cursor:vector(),
-               %% Of which these are the newest.
-               wish = none :: none | halley_replay_wish:wish()}).
+               ends_at :: halley_cursor:vector()}).
 %% All of a pass from a vector to another, as far as it goes.
 -record(gathered, {user :: halley_id:id(),
                    from :: halley_cursor:vector(),
@@ -71,21 +69,21 @@
                    bound :: halley_cursor:seq(),
                    candidates :: [halley_replay_gather:candidate()],
                    unfollowed :: halley_replay_gather:unfollowed()}).
--record(replay, {user :: halley_replay_gather:user(),
-                 session :: none | session(),
+-record(replay, {whose :: {halley_replay_gather:user(), none | session()},
                  vector :: halley_cursor:vector(),
                  at :: non_neg_integer(),      % seconds since 1970; for the next cursor
                  since :: non_neg_integer(),   % what the cursor lacked is no older; milliseconds
                  told = 0 :: halley_cursor:seq(),      % up to here damaged ranges were told
                  old = 0 :: non_neg_integer(),         % up to when what is too old for its subject
+                 %% Until the newest events were given.
+                 wish = none :: none | halley_replay_wish:wish(),
                  unfollowed = none :: none | halley_replay_gather:unfollowed(),
-                 %% What a pass found that took long to gather, and what another replay found.
-                 gathered = none :: none | #gathered{},
-                 offer = none :: none | #gathered{},
-                 pass = none :: none | #pass{} | {gathering, UpTo :: halley_cursor:vector(),
-                                                  halley_replay_gather:gather()}
-                                    | {newest, halley_replay_wish:wish(),
-                                       halley_replay_newest:newest()}}).
+                 %% What a pass found that took long to gather, or what another replay found.
+                 shared = none :: none | {found | offered, #gathered{}},
+                 pass = none :: none | {searching, UpTo :: halley_cursor:vector(), search()}
+                                     | #pass{}}).
+%% For the candidates of a pass: for the newest that are wished, or for what was missed.
+-type search() :: {newest, halley_replay_newest:newest()} | {missed, halley_replay_gather:gather()}.
 %% Of which `halley_subscriptions' knows what it is subscribed to.
 -type session() :: {halley_links:slot(), halley_directory:conn()}.
 -opaque replay() :: #replay{}.
@@ -138,20 +136,20 @@ lifted(Oldest, Vector) ->
 
 new(Whose, false, At, _) ->
     from_now(Whose, other_store, At * 1000);
-new({User, Session} = Whose, true, At, Vector) ->
+new(Whose, true, At, Vector) ->
     %% Nobody was given what was never drawn. A gap's cursor may be above all heads: what hides a
     %% user's past is in no shard's order, nor is a follow, behind which the floor can be.
     case halley_vector:largest(Vector) > halley_history:drawn() of
         true -> from_now(Whose, malformed, 0);
-        false -> above_forgotten(#replay{user = User, session = Session, vector = Vector, at = At,
+        false -> above_forgotten(#replay{whose = Whose, vector = Vector, at = At,
                                          since = halley_cursor:lacks_since_ms(At)})
     end.
 
 %% Nothing was missed so far.
-from_here({User, Session}) ->
+from_here(Whose) ->
     NowMs = halley_clock:wall_ms(),
-    #replay{user = User, session = Session, vector = halley_history:written(),
-            at = NowMs div 1000, since = NowMs, old = NowMs}.
+    #replay{whose = Whose, vector = halley_history:written(), at = NowMs div 1000, since = NowMs,
+            old = NowMs}.
 
 %% The session began behind this cursor, whatever became of that. Of what was too old for its
 %% subject by then nothing is told.
@@ -164,17 +162,17 @@ began(_, {gap, _, _} = FromNow) ->
     FromNow.
 
 %% Up to where the session began, as far as that is written.
-wished(Wish, #replay{vector = Vector, at = At} = Replay) ->
-    Began = halley_vector:at_least(halley_replay_point:oldest(Replay#replay.user),
+wished(Wish, #replay{whose = {User, _}, vector = Vector, at = At} = Replay) ->
+    Began = halley_vector:at_least(halley_replay_point:oldest(User),
                                    halley_vector:lowest(Vector, halley_history:written())),
     Behind = halley_cursor:encode(halley_history:store(), At, Began),
     Count = min(halley_replay_wish:count(Wish), halley_limits:get(last_events_max)),
-    Replay#replay{vector = Began,
-                  pass = {newest, halley_replay_wish:behind(Behind, Wish),
-                          halley_replay_newest:new(subscribed(Replay), Count, Began)}}.
+    Newest = halley_replay_newest:new(subscribed(Replay), Count, Began),
+    Replay#replay{vector = Began, wish = halley_replay_wish:behind(Behind, Wish),
+                  pass = {searching, Began, {newest, Newest}}}.
 
 %% What a user missed before it was forgotten is as if retention had taken it.
-above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay) ->
+above_forgotten(#replay{whose = {User, _}, vector = Vector, since = SinceMs} = Replay) ->
     Forgotten = halley_replay_point:forgotten(User),
     case halley_vector:smallest(Vector) >= Forgotten of
         true ->
@@ -184,13 +182,12 @@ above_forgotten(#replay{user = User, vector = Vector, since = SinceMs} = Replay)
                 Replay#replay{vector = halley_vector:at_least(Forgotten, Vector)})
     end.
 
-from_now({User, Session}, Reason, FromMs) ->
+from_now(Whose, Reason, FromMs) ->
     %% An event in between is in the gap and in the replay, not in neither.
     BeforeMs = halley_clock:wall_ms(),
     Heads = halley_history:heads(),
     NowMs = halley_clock:wall_ms(),
-    Replay = #replay{user = User, session = Session, vector = Heads, at = BeforeMs div 1000,
-                     since = BeforeMs},
+    Replay = #replay{whose = Whose, vector = Heads, at = BeforeMs div 1000, since = BeforeMs},
     gap(#{from => FromMs, to => NowMs, reason => Reason}, Replay).
 
 above_floor(#replay{vector = Vector, since = SinceMs} = Replay) ->
@@ -220,28 +217,23 @@ vector(#replay{vector = Vector}) ->
     Vector.
 
 -spec cursor(replay()) -> halley_cursor:token().
-cursor(#replay{pass = {newest, Wish, _}}) ->
-    halley_replay_wish:token(Wish);
-cursor(#replay{pass = #pass{wish = none}} = Replay) ->
-    plain(Replay);
-cursor(#replay{pass = #pass{wish = Wish}}) ->
-    halley_replay_wish:token(Wish);
-cursor(Replay) ->
-    plain(Replay).
-
-plain(#replay{vector = Vector, at = At}) ->
-    halley_cursor:encode(halley_history:store(), At, Vector).
+cursor(#replay{wish = none, vector = Vector, at = At}) ->
+    halley_cursor:encode(halley_history:store(), At, Vector);
+cursor(#replay{wish = Wish}) ->
+    halley_replay_wish:token(Wish).
 
 %% What was gathered since the last call, if that took long. It takes as much memory as the replay.
 -spec gathered(replay()) -> {none | gathered(), replay()}.
-gathered(#replay{gathered = Gathered} = Replay) ->
-    {Gathered, Replay#replay{gathered = none}}.
+gathered(#replay{shared = {found, Gathered}} = Replay) ->
+    {Gathered, Replay#replay{shared = none}};
+gathered(Replay) ->
+    {none, Replay}.
 
 %% For a replay of the same user that has given nothing yet: it begins with what another one has
 %% gathered, if that has all that it needs.
 -spec offer(gathered(), replay()) -> replay().
-offer(#gathered{user = User} = Gathered, #replay{user = User, pass = none} = Replay) ->
-    Replay#replay{offer = Gathered};
+offer(#gathered{user = User} = Gathered, #replay{whose = {User, _}, pass = none} = Replay) ->
+    Replay#replay{shared = {offered, Gathered}};
 offer(_, Replay) ->
     Replay.
 
@@ -271,22 +263,20 @@ fill(#replay{pass = none} = Replay, UpTo, Batch) ->
                     {{gap, Gap}, Next, Batch}
             end
     end;
-fill(#replay{pass = {newest, Wish, Newest}} = Replay, UpTo, #batch{reader = Reader} = Batch) ->
-    case halley_replay_newest:work(Newest, Reader) of
-        {more, Later, Next} ->
-            {more, Replay#replay{pass = {newest, Wish, Later}}, Batch#batch{reader = Next}};
-        {done, Candidates, Next} ->
-            fill(newest_pass(Candidates, Wish, Replay), UpTo, Batch#batch{reader = Next})
+fill(#replay{pass = {searching, PassUpTo, Search}} = Replay, UpTo,
+     #batch{reader = Reader} = Batch) ->
+    {What, Next, Later} = search(Search, PassUpTo, Replay, Reader),
+    case What of
+        more -> {more, Next, Batch#batch{reader = Later}};
+        found -> fill(Next, UpTo, Batch#batch{reader = Later})
     end;
-fill(#replay{pass = {gathering, _, _}} = Replay, UpTo, Batch) ->
-    gather(Replay, UpTo, Batch);
 fill(#replay{pass = #pass{candidates = Candidates, ends_at = EndsAt}} = Replay, UpTo, Batch) ->
     {Stopped, Left, Passed, Next} = take(Candidates, none, Replay, Batch),
     Given = passed(Passed, Left, Replay),
     case Stopped of
         used ->
-            fill(Given#replay{vector = further(EndsAt, Given#replay.vector), pass = none}, UpTo,
-                 Next);
+            fill(Given#replay{vector = further(EndsAt, Given#replay.vector), wish = none,
+                              pass = none}, UpTo, Next);
         full ->
             {more, Given, Next};
         {gap, Gap} ->
@@ -343,14 +333,14 @@ take([{Seq, Subject} | Rest] = Left, Passed, Replay,
             {{old, AtMs}, Left, Passed, Batch#batch{reader = Next}};
         {damaged, Next} ->
             {{damaged, Seq}, Left, Passed, Batch#batch{reader = Next}};
-        {expired, Next} when Replay#replay.pass#pass.wish =:= none ->
+        {expired, Next} when Replay#replay.wish =:= none ->
             {expired, Left, Passed, Batch#batch{reader = Next}};
         {expired, Next} ->
             take(Rest, Passed, Replay, Batch#batch{reads_left = ReadsLeft - 1, reader = Next})
     end.
 
 %% The cursor of what was just given, by which these candidates are left.
-cursor({Seq, At}, _, #replay{pass = #pass{wish = none}} = Replay, Store) ->
+cursor({Seq, At}, _, #replay{wish = none} = Replay, Store) ->
     halley_cursor:encode(Store, At, behind(Seq, Replay));
 cursor(none, [], #replay{at = At, pass = #pass{ends_at = EndsAt}}, Store) ->
     halley_cursor:encode(Store, At, EndsAt);
@@ -358,7 +348,7 @@ cursor({Seq, _}, [], #replay{at = At, pass = #pass{ends_at = EndsAt}} = Replay, 
     halley_cursor:encode(Store, At, further(EndsAt, behind(Seq, Replay)));
 cursor(none, _, Replay, _) ->
     cursor(Replay);
-cursor({Seq, _}, _, #replay{pass = #pass{wish = Wish}}, _) ->
+cursor({Seq, _}, _, #replay{wish = Wish}, _) ->
     halley_replay_wish:token(halley_replay_wish:given(Seq, Wish)).
 
 %% Its last seq, and the candidates above that.
@@ -377,11 +367,11 @@ further(EndsAt, Vector) ->
 
 passed(none, Left, #replay{pass = Pass} = Replay) ->
     Replay#replay{pass = Pass#pass{candidates = Left}};
-passed({Seq, At}, Left, #replay{pass = #pass{wish = none} = Pass} = Replay) ->
+passed({Seq, At}, Left, #replay{wish = none, pass = Pass} = Replay) ->
     Replay#replay{vector = behind(Seq, Replay), at = At, pass = Pass#pass{candidates = Left}};
-passed({Seq, _}, Left, #replay{pass = #pass{wish = Wish} = Pass} = Replay) ->
-    Given = halley_replay_wish:given(Seq, Wish),
-    Replay#replay{vector = behind(Seq, Replay), pass = Pass#pass{candidates = Left, wish = Given}}.
+passed({Seq, _}, Left, #replay{wish = Wish, pass = Pass} = Replay) ->
+    Replay#replay{vector = behind(Seq, Replay), wish = halley_replay_wish:given(Seq, Wish),
+                  pass = Pass#pass{candidates = Left}}.
 
 %% The vector when a seq of the pass has been passed.
 behind(N, #replay{pass = #pass{plain_from = From, plain_to = To}}) when N >= From, N =< To ->
@@ -391,58 +381,74 @@ behind(N, #replay{vector = Vector, pass = #pass{up_to = UpTo}}) ->
 
 %% --- passes --------------------------------------------------------------------------------------
 
-begin_pass(#replay{offer = #gathered{} = Offer} = Replay, UpTo, Batch) ->
+begin_pass(#replay{shared = {offered, Offer}} = Replay, UpTo, Batch) ->
     #gathered{up_to = PassUpTo, bound = Bound, candidates = Candidates,
               unfollowed = Unfollowed} = Offer,
-    Next = Replay#replay{offer = none, unfollowed = Unfollowed},
     case is_good(Offer, Replay, UpTo) of
         true ->
             Above = halley_replay_gather:above(Replay#replay.vector, Candidates),
+            Next = Replay#replay{shared = none, unfollowed = Unfollowed},
             fill(start_pass(Above, Bound, PassUpTo, false, Next), UpTo, Batch);
         false ->
-            begin_pass(Replay#replay{offer = none}, UpTo, Batch)
+            begin_pass(Replay#replay{shared = none}, UpTo, Batch)
     end;
-begin_pass(#replay{user = User, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo, Batch) ->
+begin_pass(#replay{whose = {User, _}, vector = Vector, unfollowed = Unfollowed} = Replay, UpTo,
+           Batch) ->
     Gather = halley_replay_gather:new(User, subscribed(Replay), Vector, UpTo, Unfollowed),
-    gather(Replay#replay{pass = {gathering, UpTo, Gather}}, UpTo, Batch).
+    fill(Replay#replay{pass = {searching, UpTo, {missed, Gather}}}, UpTo, Batch).
 
-subscribed(#replay{session = none}) -> [];
-subscribed(#replay{session = {Slot, Conn}}) -> halley_subscriptions:subjects(Slot, Conn).
+subscribed(#replay{whose = {_, none}}) -> [];
+subscribed(#replay{whose = {_, {Slot, Conn}}}) -> halley_subscriptions:subjects(Slot, Conn).
 
 %% It is of follows alone, as this one is; its beginning isn't above this one, its end isn't above
 %% what was asked for, and something in between is new.
 is_good(#gathered{from = From, up_to = PassUpTo, bound = Bound, follows = Follows},
-        #replay{user = User, vector = Vector} = Replay, UpTo) ->
+        #replay{whose = {User, _}, vector = Vector} = Replay, UpTo) ->
     subscribed(Replay) =:= []
         andalso halley_vector:is_reached(From, Vector)
         andalso halley_vector:is_reached(PassUpTo, UpTo)
         andalso Bound > halley_vector:smallest(Vector)
         andalso halley_replay_gather:is_current(Follows, User).
 
-gather(#replay{pass = {gathering, PassUpTo, Gather}} = Replay, UpTo,
-       #batch{reader = Reader} = Batch) ->
+%% One slice. `more': others should have a turn before the next one.
+search({newest, Newest}, PassUpTo, Replay, Reader) ->
+    case halley_replay_newest:work(Newest, Reader) of
+        {more, Later, Next} ->
+            {more, Replay#replay{pass = {searching, PassUpTo, {newest, Later}}}, Next};
+        {done, Candidates, Next} ->
+            {found, newest_pass(Candidates, Replay), Next}
+    end;
+search({missed, Gather}, PassUpTo, Replay, Reader) ->
     case halley_replay_gather:work(Gather, Reader) of
         {more, Later, Next} ->
-            {more, Replay#replay{pass = {gathering, PassUpTo, Later}}, Batch#batch{reader = Next}};
+            {more, Replay#replay{pass = {searching, PassUpTo, {missed, Later}}}, Next};
         {done, Candidates, Bound, Later, Next} ->
-            IsLacking = halley_replay_gather:is_lacking(Later),
-            Found = found(halley_replay_gather:follows(Later), PassUpTo, Candidates, Bound, Later,
-                          Replay),
-            Gathered = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Later),
-                                     gathered = case IsLacking of true -> none; _ -> Found end},
-            Pass = start_pass(Candidates, Bound, PassUpTo, IsLacking, Gathered),
-            case Candidates =:= [] andalso Bound < halley_vector:largest(PassUpTo) of
-                %% Much was found and none of it is the user's: a pass of its own is enough.
-                true -> {more, Pass, Batch#batch{reader = Next}};
-                false -> fill(Pass, UpTo, Batch#batch{reader = Next})
-            end
+            {What, Pass} = gathered(Candidates, Bound, Later, PassUpTo, Replay),
+            {What, Pass, Next}
+    end.
+
+gathered(Candidates, Bound, Gather, PassUpTo, Replay) ->
+    IsLacking = halley_replay_gather:is_lacking(Gather),
+    Shared = case IsLacking of
+        true -> none;
+        false -> found(halley_replay_gather:follows(Gather), PassUpTo, Candidates, Bound, Gather,
+                       Replay)
+    end,
+    Found = Replay#replay{unfollowed = halley_replay_gather:unfollowed(Gather), shared = Shared},
+    Pass = start_pass(Candidates, Bound, PassUpTo, IsLacking, Found),
+    case Candidates =:= [] andalso Bound < halley_vector:largest(PassUpTo) of
+        %% Much was found and none of it is the user's: a pass of its own is enough.
+        true -> {more, Pass};
+        false -> {found, Pass}
     end.
 
 found(unknown, _, _, _, _, _) ->
     none;
-found({known, Follows}, PassUpTo, Candidates, Bound, Gather, #replay{user = User, vector = From}) ->
-    #gathered{user = User, from = From, up_to = PassUpTo, follows = Follows, bound = Bound,
-              candidates = Candidates, unfollowed = halley_replay_gather:unfollowed(Gather)}.
+found({known, Follows}, PassUpTo, Candidates, Bound, Gather,
+      #replay{whose = {User, _}, vector = From}) ->
+    {found, #gathered{user = User, from = From, up_to = PassUpTo, follows = Follows, bound = Bound,
+                      candidates = Candidates,
+                      unfollowed = halley_replay_gather:unfollowed(Gather)}}.
 
 %% What retention took while the pass was gathered isn't among the candidates: then the next one
 %% begins with the gap.
@@ -450,29 +456,27 @@ start_pass(Candidates, Bound, UpTo, IsLacking, #replay{vector = Vector} = Replay
     case halley_vector:smallest(Vector) >= halley_history:floor() of
         true ->
             {Gaps, Told} = damage(UpTo, IsLacking, Replay),
-            Replay#replay{told = Told,
-                          pass = #pass{up_to = UpTo, candidates = Gaps ++ Candidates,
-                                       ends_at = halley_vector:advance(Bound, Vector, UpTo),
-                                       plain_from = halley_vector:largest(Vector),
-                                       plain_to = halley_vector:smallest(UpTo)}};
+            EndsAt = halley_vector:advance(Bound, Vector, UpTo),
+            Replay#replay{told = Told, pass = pass(Gaps ++ Candidates, Vector, UpTo, EndsAt)};
         false ->
             Replay#replay{pass = none}
     end.
 
 %% From below the oldest of them to where the session is when it has them all.
-newest_pass(Candidates, Wish, #replay{vector = UpTo} = Replay) ->
+newest_pass(Candidates, #replay{wish = Wish, vector = UpTo} = Replay) ->
     case halley_replay_newest:left(Candidates, halley_replay_wish:given(Wish), subscribed(Replay),
                                    UpTo) of
         {[], _} ->
-            Replay#replay{pass = none};
+            Replay#replay{wish = none, pass = none};
         {Left, Below} ->
             Begun = Replay#replay{vector = Below},
             {Gaps, Told} = damage(UpTo, false, Begun),
-            Begun#replay{told = Told,
-                         pass = #pass{up_to = UpTo, candidates = Gaps ++ Left, ends_at = UpTo,
-                                      plain_from = halley_vector:largest(Below),
-                                      plain_to = halley_vector:smallest(UpTo), wish = Wish}}
+            Begun#replay{told = Told, pass = pass(Gaps ++ Left, Below, UpTo, UpTo)}
     end.
+
+pass(Candidates, Vector, UpTo, EndsAt) ->
+    #pass{up_to = UpTo, candidates = Candidates, ends_at = EndsAt,
+          plain_from = halley_vector:largest(Vector), plain_to = halley_vector:smallest(UpTo)}.
 
 %% One gap for all that wasn't told yet.
 damage(UpTo, IsLacking, #replay{vector = Vector, since = SinceMs, told = Told}) ->
