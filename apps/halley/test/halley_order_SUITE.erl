@@ -283,11 +283,11 @@ events_wait_elsewhere(_) ->
     {ok, _, Posts} = halley_posts:post({<<"room">>, {json, <<"2">>}, #{}}, mine,
                                        halley_posts:new()),
     Sent = halley_posts:send(Posts),
+    Pid = whereis(halley_shard:name(Shard)),
     _ = [begin
-             halley_shard:name(Shard) ! mark,
-             %% It has looked when it answers.
-             sys:get_state(halley_shard:name(Shard))
-         end || _ <- lists:seq(1, 200)],
+             Pid ! mark,
+             wait(fun() -> has_looked(process_info(Pid, [status, message_queue_len])) end)
+         end || _ <- lists:seq(1, 100)],
     ?assertEqual(1, halley_shard:waiting(Shard)),
     true = erlang:resume_process(whereis(name(Shard))),
     receive
@@ -296,6 +296,9 @@ events_wait_elsewhere(_) ->
     after ?WAIT_MS -> error(no_answer)
     end,
     ?assertEqual(0, halley_shard:waiting(Shard)).
+
+%% A message that asks it would be in the mailbox.
+has_looked(Info) -> Info =:= [{status, waiting}, {message_queue_len, 0}].
 
 shards_order_without_one(_) ->
     ?assertEqual(own, halley_order:whose()),
