@@ -1,8 +1,10 @@
 %% This brain as a member of a cluster: the process around the pure core (`halley_cluster_core').
 %%
-%% It takes the drafts of all shards (`halley_order'), gathers those that wait into one proposal,
-%% and has the core place it in the log. Rows that the core applies go to the shards, which answer
-%% with each event's result; once the core says that a proposal is safe, its publishers get these.
+%% It takes the drafts of all shards (`halley_order') and changes of follows
+%% (`halley_cluster_follows'), gathers those that wait into one proposal, and has the core place it
+%% in the log. Of a row that the core applies the graph gets the changes first, then the shards the
+%% events, and answer with each event's result. Once the core says that a proposal is safe, its
+%% callers get the results.
 %%
 %% It executes the core's effects and reports what comes of them, and decides nothing itself. Calls
 %% of the engine are made by processes of their own (`halley_cluster_caller'), links to the other
@@ -16,14 +18,16 @@
 %%
 %% It ends, and with it the brain's membership, where to go on would be wrong: a shard has died with
 %% rows that it alone had; the log has lost rows that this brain has, or no longer has its next one;
-%% the history can't adopt a store. The brain that is started then needs empty data.
+%% the history can't adopt a store; there is no room for follows that other brains have. The brain
+%% that is started then needs empty data.
 %%
-%% Not here: follows and keys, which aren't records yet. A kept value is one, but a brain that joins
-%% gets only those of the rows that it reads (docs/internals/cluster.md).
+%% Not here: users that are forgotten, and keys, which aren't records yet. A brain that joins gets
+%% only those follows and kept values that are in the rows that it reads
+%% (docs/internals/cluster.md).
 -module(halley_cluster_brain).
 -behaviour(gen_server).
 
--export([start_link/1, names/0, info/0]).
+-export([start_link/1, names/0, change/1, info/0]).
 -export([init/1, handle_call/3, handle_cast/2, handle_info/2]).
 -export_type([settings/0]).
 
@@ -43,7 +47,9 @@
 -define(BEFORE_PUBLISHER_MS, 500).
 
 -type job() :: {call, gen_server:from(), [halley_shard:draft()]}
-             | {posts, Publisher :: pid(), [halley_shard:post()]}.
+             | {posts, Publisher :: pid(), [halley_shard:post()]}
+             | {change, gen_server:from(), [change()]}.
+-type change() :: {follow | unfollow, User :: halley_id:id(), Subject :: halley_id:id()}.
 -type place() :: halley_cursor:seq() | {known, halley_event:id()}.
 
 -record(state, {
@@ -57,7 +63,7 @@
     %% Those that are safe and wait for results of shards.
     waiting = #{} :: #{pos_integer() => {[job()], [place()], Missing :: non_neg_integer()}},
     wanted = #{} :: #{halley_cursor:seq() => pos_integer()},
-    results = #{} :: #{halley_cursor:seq() => halley_shard:posted()},
+    results = #{} :: #{halley_cursor:seq() => halley_shard:posted() | changed | same},
     %% Chosen ids of rows that the history may not have indexed yet.
     recent = #{} :: #{halley_event:id() => halley_cursor:seq()}
 }).
@@ -71,6 +77,16 @@ start_link(Settings) ->
 -spec names() -> tuple().
 names() ->
     list_to_tuple([?MODULE || _ <- lists:seq(1, halley_shards:count())]).
+
+%% Places these changes in the log, and returns when this brain has applied them. `overloaded':
+%% nothing was done. `unavailable': it isn't known.
+-spec change([change()]) -> {ok, [changed | same]} | {error, overloaded | unavailable}.
+change([]) ->
+    {ok, []};
+change(Changes) ->
+    try gen_server:call(?MODULE, {change, Changes}, halley_limits:get(publish_ms_max))
+    catch exit:_ -> {error, unavailable}
+    end.
 
 %% For metrics and tests (`halley_cluster_core:info/1').
 -spec info() -> #{atom() => term()}.
@@ -99,12 +115,15 @@ bounds(RetentionMs) ->
     AnswerMs = halley_limits:get(publish_ms_max) - ?BEFORE_PUBLISHER_MS,
     #{retention_ms => RetentionMs, answer_ms_max => max(1, AnswerMs)}.
 
--spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}, gen_server:from(),
-                  #state{}) -> {reply, term(), #state{}} | {noreply, #state{}}.
+-spec handle_call(info | {publish, halley_shard:ack(), [halley_shard:draft()]}
+                  | {change, [change()]}, gen_server:from(), #state{}) ->
+    {reply, term(), #state{}} | {noreply, #state{}}.
 handle_call(info, _, State = #state{core = Core}) ->
     {reply, halley_cluster_core:info(Core), State};
 handle_call({publish, _, Drafts}, From, State) ->
-    {noreply, propose([{call, From, Drafts} | gather(?GATHERED - length(Drafts))], State)}.
+    {noreply, propose([{call, From, Drafts} | gather(?GATHERED - length(Drafts))], State)};
+handle_call({change, Changes}, From, State) ->
+    {noreply, propose([{change, From, Changes} | gather(?GATHERED - length(Changes))], State)}.
 
 -spec handle_cast(term(), #state{}) -> {noreply, #state{}}.
 handle_cast(_, State) ->
@@ -139,7 +158,9 @@ gather(Room) when Room > 0 ->
         {posts, Publisher, Posts} ->
             [{posts, Publisher, Posts} | gather(Room - length(Posts))];
         {'$gen_call', From, {publish, _, Drafts}} ->
-            [{call, From, Drafts} | gather(Room - length(Drafts))]
+            [{call, From, Drafts} | gather(Room - length(Drafts))];
+        {'$gen_call', From, {change, Changes}} ->
+            [{change, From, Changes} | gather(Room - length(Changes))]
     after 0 ->
         []
     end;
@@ -147,18 +168,20 @@ gather(_) ->
     [].
 
 propose(Jobs, State = #state{next = Ref, open = Open}) ->
-    Drafts = lists:append([drafts(Job) || Job <- Jobs]),
     lists:foreach(fun taken/1, Jobs),
-    Proposal = halley_cluster_records:proposal([{event, Draft} || Draft <- Drafts]),
+    Proposal = halley_cluster_records:proposal(lists:append([records(Job) || Job <- Jobs])),
     event({propose, Ref, Proposal}, State#state{next = Ref + 1, open = Open#{Ref => Jobs}}).
 
 %% A publisher's drafts are all of one shard.
+taken({change, _, _}) ->
+    ok;
 taken(Job) ->
-    [Draft | _] = Drafts = drafts(Job),
-    halley_shard:taken(halley_cluster_rows:shard(Draft), length(Drafts)).
+    [{event, Draft} | _] = Records = records(Job),
+    halley_shard:taken(halley_cluster_rows:shard(Draft), length(Records)).
 
-drafts({call, _, Drafts}) -> Drafts;
-drafts({posts, _, Posts}) -> [Draft || {_, _, Draft} <- Posts].
+records({call, _, Drafts}) -> [{event, Draft} || Draft <- Drafts];
+records({posts, _, Posts}) -> [{event, Draft} || {_, _, Draft} <- Posts];
+records({change, _, Changes}) -> Changes.
 
 result({Seq, Result}, State = #state{results = Results, wanted = Wanted}) ->
     Kept = State#state{results = Results#{Seq => Result}},
@@ -193,6 +216,8 @@ answer(Ref, {error, {Why, _}}, State = #state{open = Open}) ->
 
 refuse({call, From, _}, Error) ->
     gen_server:reply(From, Error);
+refuse({change, From, _}, Error) ->
+    gen_server:reply(From, Error);
 refuse({posts, Publisher, Posts}, Error) ->
     Publisher ! {posted, [{Tag, Error} || {Tag, _, _} <- Posts]},
     ok.
@@ -220,6 +245,10 @@ give({call, From, Drafts}, Results) ->
     {Mine, Rest} = lists:split(length(Drafts), Results),
     gen_server:reply(From, {ok, [Result || {ok, Result} <- Mine]}),
     Rest;
+give({change, From, Changes}, Results) ->
+    {Mine, Rest} = lists:split(length(Changes), Results),
+    gen_server:reply(From, {ok, Mine}),
+    Rest;
 give({posts, Publisher, Posts}, Results) ->
     {Mine, Rest} = lists:split(length(Posts), Results),
     Publisher ! {posted, [{Tag, Result} || {{Tag, _, _}, Result} <- lists:zip(Posts, Mine)]},
@@ -242,10 +271,10 @@ effect({close, Name}, State = #state{callers = Callers}) ->
 effect({apply, #{prev := Prev, last := Last, at := At}, _, Portions, _}, State) ->
     #state{boot = Boot} = State,
     IsOwn = fun(<<Own:8/binary, _/binary>>) -> Own =:= Boot end,
-    ByShard = halley_cluster_rows:placed(Prev, Portions, IsOwn),
-    ok = committed(Last, At, ByShard),
-    State#state{recent = maps:merge(State#state.recent,
-                                    halley_cluster_rows:chosen(Prev, Portions))};
+    Changed = changed(Prev, At, halley_cluster_rows:changes(Prev, Portions, IsOwn), State),
+    ok = committed(Last, At, halley_cluster_rows:placed(Prev, Portions, IsOwn)),
+    Changed#state{recent = maps:merge(State#state.recent,
+                                      halley_cluster_rows:chosen(Prev, Portions))};
 effect({answer, Ref, Answer}, State) ->
     answer(Ref, Answer, State);
 effect({send, Brain, Message}, State = #state{settings = #{name := Name}}) ->
@@ -268,6 +297,18 @@ effect({wipe, Why}, _) ->
 effect(Effect, State) when element(1, Effect) =:= load; element(1, Effect) =:= role;
                            element(1, Effect) =:= mode; element(1, Effect) =:= readiness ->
     State.
+
+%% Before the row's events: those that were published after the answer find the follow.
+changed(_, _, [], State) ->
+    State;
+changed(Prev, At, Changes, State) ->
+    case halley_follows_applied:change(Prev, At, [Change || {_, Change} <- Changes]) of
+        {ok, Results} ->
+            Own = [{Seq, Result} || {{true, {_, Seq, _}}, Result} <- lists:zip(Changes, Results)],
+            lists:foldl(fun result/2, State, Own);
+        {error, Reason} ->
+            exit({follows_not_applied, Reason})
+    end.
 
 committed(Last, At, ByShard) ->
     lists:foreach(fun(Shard) ->

@@ -292,12 +292,16 @@ is_utf8(Rest) -> Rest =:= <<>>.
 %% --- what records mean ---------------------------------------------------------------------------
 
 %% How many seqs a record covers: one for each user of a private event, and for each subject of a
-%% joint one. The record's own seq, which its event has, is the last of them.
+%% joint one. The record's own seq, which its event has, is the last of them. A change of follows
+%% has one, as the history has a place for it among the events.
 -spec seqs(record()) -> non_neg_integer().
 seqs({event, {private, Draft}}) -> length(element(2, halley_event:users(Draft)));
 seqs({event, {joint, Draft}}) -> length(element(2, halley_event:subjects(Draft)));
 seqs({event, {by, _, Draft}}) -> seqs({event, Draft});
 seqs({event, _}) -> 1;
+seqs({follow, _, _}) -> 1;
+seqs({unfollow, _, _}) -> 1;
+seqs({forget, _}) -> 1;
 seqs(nothing) -> 1;
 seqs(_) -> 0.
 

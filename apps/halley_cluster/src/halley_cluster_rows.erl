@@ -4,7 +4,7 @@
 %% its seqs, as for an event that a shard draws (`halley_event'). Pure.
 -module(halley_cluster_rows).
 
--export([placed/3, own/2, shard/1, chosen/2]).
+-export([placed/3, changes/3, own/2, shard/1, chosen/2]).
 -export_type([by_shard/0]).
 
 -type portion() :: {halley_log_engine:token(), [halley_cluster_records:record()]}.
@@ -28,7 +28,25 @@ place({event, Draft} = Record, IsOwn, {Before, Shards}) ->
 place(Record, _, {Before, Shards}) ->
     {Before + halley_cluster_records:seqs(Record), Shards}.
 
-%% Of one proposal, in the order of its records: the events' seqs, and the ids that the log had.
+%% The changes of follows, in the order of the log, and whether a publisher of this brain waits.
+-spec changes(Prev :: halley_cursor:seq(), [portion()],
+              fun((halley_log_engine:token()) -> boolean())) ->
+    [{IsOwn :: boolean(), halley_follows_applied:change()}].
+changes(Prev, Portions, IsOwn) ->
+    {_, Reversed} = lists:foldl(fun({Token, Records}, Before) ->
+        lists:foldl(fun(Record, {Seq, Changes}) ->
+            Next = Seq + halley_cluster_records:seqs(Record),
+            {Next, [{IsOwn(Token), Change} || Change <- change(Record, Next)] ++ Changes}
+        end, Before, Records)
+    end, {Prev, []}, Portions),
+    lists:reverse(Reversed).
+
+change({follow, User, Subject}, Seq) -> [{add, Seq, {User, Subject}}];
+change({unfollow, User, Subject}, Seq) -> [{remove, Seq, {User, Subject}}];
+change(_, _) -> [].
+
+%% Of one proposal, in the order of its records: the seqs of events and of changes of follows, and
+%% the ids that the log had.
 -spec own(Before :: halley_cursor:seq(), [halley_cluster_records:record()]) ->
     [halley_cursor:seq() | {known, halley_event:id()}].
 own(Before, Records) ->
@@ -39,6 +57,8 @@ own(Before, Records) ->
     lists:append(Places).
 
 own_place({event, _}, Seq) -> [Seq];
+own_place({follow, _, _}, Seq) -> [Seq];
+own_place({unfollow, _, _}, Seq) -> [Seq];
 own_place({known, Id}, _) -> [{known, Id}];
 own_place(_, _) -> [].
 

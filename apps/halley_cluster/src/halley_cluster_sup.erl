@@ -12,6 +12,8 @@ start_link(Settings) ->
 -spec init(halley_cluster_brain:settings()) ->
     {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init(#{name := Name} = Settings) ->
+    %% No change of follows bypasses the log; until the brain runs, it isn't known what came of it.
+    ok = halley_follows_backend:set(fun halley_cluster_follows:change/2),
     {ok, {#{strategy => one_for_all, intensity => 0, period => 1},
           [#{id => halley_cluster_links, start => {halley_cluster_links, start_link, [Name]}},
            #{id => halley_cluster_brain, start => {halley_cluster_brain, start_link, [Settings]}}

@@ -14,7 +14,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [event_for_everyone, one_order_for_all, one_of_them_orders, chosen_id_is_one_event,
-     private_and_joint, orderer_is_killed, shard_that_dies, old_rows_go,
+     private_and_joint, follows, orderer_is_killed, shard_that_dies, old_rows_go,
      other_epoch, rows_that_are_lost, brain_that_joins].
 
 init_per_suite(Config) -> halley_cluster_test:start_postgres(Config).
@@ -231,6 +231,45 @@ private_and_joint(Config) ->
     %% They are of three shards, so of three orders.
     ?assertEqual([1, 2, 3], lists:sort([Data || {_, _, Data} <- on(B, heard_by, [<<"bob">>, 3])])).
 
+%% What is followed at one brain is followed at all, from the answer on; a brain that joins has it.
+follows(Config) ->
+    [A, B, C] = Brains = brains(Config),
+    ok = on(C, listen, [<<"ann">>]),
+    Pair = {<<"ann">>, <<"room">>},
+    ?assertMatch({ok, #{added := 1, already := 0}}, call(A, halley_follows, follow, [[Pair]])),
+    {ok, #{id := First}} = on(B, publish, [<<"room">>, 1]),
+    ?assertMatch([{First, _, 1}], on(C, heard_by, [<<"ann">>, 1])),
+    ?assertMatch({ok, #{added := 1, already := 1, errors := [{2, {bad_id, user, _}}]}},
+                 call(B, halley_follows, follow,
+                      [[Pair, {<<"ann">>, <<"news">>}, {<<>>, <<"news">>}]])),
+    [halley_cluster_test:eventually([<<"news">>, <<"room">>], fun() -> following(Brain) end)
+     || Brain <- Brains],
+    ?assertMatch({ok, #{removed := 1, absent := 1, errors := []}},
+                 call(C, halley_follows, unfollow, [[Pair, {<<"ann">>, <<"nothing">>}]])),
+    {ok, _} = on(A, publish, [<<"room">>, 2]),
+    {ok, _} = on(A, publish, [<<"news">>, 3]),
+    {ok, _} = on(A, publish, [<<"ann">>, 4]),
+    ?assertEqual([1, 3, 4], lists:sort([Data || {_, _, Data} <- on(C, heard_by, [<<"ann">>, 3])])),
+    Admin = halley_cluster_test:admin(?config(server, Config)),
+    ?assertEqual([{<<"ann">>, <<"news">>}],
+                 halley_cluster_test:rows(Admin, "select convert_from(user_id, 'utf8'), "
+                                                 "convert_from(subject, 'utf8') "
+                                                 "from halley_cluster.follows")),
+    ok = epgsql:close(Admin),
+    [D] = halley_cluster_nodes:start(1, ?config(engine, Config)),
+    try
+        [halley_cluster_test:eventually([<<"news">>], fun() -> following(Brain) end)
+         || Brain <- [D | Brains]]
+    after
+        halley_cluster_nodes:stop([D])
+    end.
+
+following(Brain) ->
+    case call(Brain, halley_follows, following, [<<"ann">>, start, 10]) of
+        {Subjects, done} -> lists:sort(Subjects);
+        {error, {unknown_id, _}} -> []
+    end.
+
 %% Others go on with another orderer; nothing that was answered is lost, nothing comes twice.
 orderer_is_killed(Config) ->
     Brains = brains(Config),
@@ -325,6 +364,8 @@ other_epoch(_) ->
     halley_cluster_test:eventually({not_ready, log_away}, fun() -> readiness(A) end),
     %% Nothing was done, and the publisher learns so.
     ?assertEqual({error, overloaded}, on(A, publish, [<<"ann">>, 4])),
+    ?assertEqual({error, overloaded},
+                 call(A, halley_follows, follow, [[{<<"ann">>, <<"room">>}]])),
     Again = epgsql_test_server:restart(Server),
     [C] = halley_cluster_nodes:start(1, engine(Again)),
     try

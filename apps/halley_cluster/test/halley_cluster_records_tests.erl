@@ -5,12 +5,12 @@
 
 draft(Id, Data) -> halley_event:draft(Id, <<"s">>, Data).
 
-%% One for each user or subject, none for what is no event.
+%% One for each user or subject, and for a change of follows; none for what needs no place.
 seqs_test() ->
     Private = {private, halley_event:private(generated, [<<"a">>, <<"b">>], <<"1">>)},
     Subjects = [<<"a">>, <<"b">>, <<"c">>],
     Joint = {by, <<"u">>, {joint, halley_event:joint(generated, Subjects, <<"1">>)}},
-    ?assertEqual([1, 1, 2, 3, 0, 0, 0, 0, 0, 1],
+    ?assertEqual([1, 1, 2, 3, 1, 1, 1, 0, 0, 1],
                  [halley_cluster_records:seqs(Record)
                   || Record <- [{event, draft(generated, <<"1">>)},
                                 {event, {keep, keep, {by, <<"u">>, draft(generated, <<"1">>)}}},
@@ -43,7 +43,7 @@ changes_test() ->
         [{event, draft(generated, <<"1">>)}, {follow, <<"u">>, <<"s">>}, Kept,
          {event, {keep, clear, draft(generated, <<"null">>)}}, {forget, <<"u">>},
          {key, <<"k">>, <<"r">>}]),
-    [{follow, <<"u">>, <<"s">>}, {keep, <<"s">>, 12, Value}, {clear, <<"s">>}, {forget, <<"u">>},
+    [{follow, <<"u">>, <<"s">>}, {keep, <<"s">>, 13, Value}, {clear, <<"s">>}, {forget, <<"u">>},
      {key, <<"k">>, <<"r">>}] = halley_cluster_records:changes(77, 10, Bytes),
     ?assertEqual({ok, 77, Kept}, halley_cluster_records:kept(Value)),
     ?assertEqual({error, malformed}, halley_cluster_records:kept(<<"noise">>)),
