@@ -41,6 +41,7 @@ test: install-test build client ## install what is missing, run every test
 build: install-run native release ## build the release and the native programs
 	$(PUT_TOGETHER)
 	@install -D $(NATIVE)/halley-load $(RELEASE)/bin/halley-load
+	@install -D $(NATIVE)/halley $(RELEASE)/bin/halley-cli
 
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
@@ -136,6 +137,7 @@ fuzz: install-test ## fuzz each target for a minute (FUZZ_SECONDS=60, FUZZ_RUNS=
 
 docs: build ## write the reference pages from the schema and the tables in the code
 	@escript tools/docs.escript $(BASE)/default/lib write
+	@$(NATIVE)/halley reference > docs/reference/command-line.md
 
 clean: ## remove what was built
 	rm -rf _build edge/target edge/fuzz/target clients/js/dist halley
@@ -159,8 +161,10 @@ install-client:
 check-config:
 	@escript tools/check-config.escript
 
+# The command line alone: its HTTP client would have rustls built with more for the edge as well.
 native:
-	@cargo build --release --locked --manifest-path edge/Cargo.toml
+	@cargo build --release --locked --manifest-path edge/Cargo.toml --workspace --exclude halley-cli
+	@cargo build --release --locked --manifest-path edge/Cargo.toml --package halley-cli
 
 # Without the tools for load and reports, which a first run doesn't need.
 edge:

@@ -37,7 +37,7 @@ test('each command, right and wrong, where there is nothing yet', async () => {
       ['config', { out: /^# As halley\.conf would say it.*\n# There is no halley\.conf in \// }],
       // A command that isn't one has no help.
       ['frob --help', refused(/^halley: there is no command frob; `\.\/halley help` lists them$/)],
-      ['status', refused(/^halley: there is no command status; .*\/readyz/)],
+      ['ping', refused(/^halley: there is no command ping; `\.\/halley status` says how /)],
       ['try', { out: /^\n  When Halley is ready \(`\.\/halley foreground` runs it\):\n/ }],
       ['drain', refused(/^halley: nothing to drain: no Halley runs with data\.dir = \//)],
 

@@ -125,7 +125,8 @@ export function* rustCalls(tree) {
  * The wall's clock may be set at any moment, so it decides nothing (docs/internals/clocks.md). Who
  * wants to say what time it is asks the one module of its side, which asks the machine.
  */
-const CLOCK_MODULES = ['apps/halley/src/base/halley_clock.erl', 'edge/halley-edge/src/clock.rs'];
+const CLOCK_MODULES = ['apps/halley/src/base/halley_clock.erl', 'edge/halley-edge/src/clock.rs',
+  'edge/halley-cli/src/clock.rs'];
 const WALL_IN_ERLANG = new RegExp([
   '\\b(?:erlang|os)\\s*:\\s*(?:system_time|timestamp)\\s*\\(',
   '\\berlang\\s*:\\s*(?:now|time_offset|universaltime|localtime|date|time)\\s*\\(',
@@ -185,6 +186,7 @@ const CRATE_KNOWS = {
   'halley-edge': ['halley-wire', 'halley-link', 'halley-token', 'halley-sys'],
   'halley-load': ['halley-wire', 'halley-link', 'halley-sys'],
   'halley-report': [],
+  'halley-cli': ['halley-token'],
 };
 const PURE_CRATES = ['halley-wire', 'halley-link', 'halley-token'];
 const IO_CRATES = ['mio', 'socket2', 'libc', 'tokio'];
