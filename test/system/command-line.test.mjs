@@ -5,9 +5,10 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { follow, sessionsOf } from '../lib/client.mjs';
+import { api, follow, sessionsOf } from '../lib/client.mjs';
 import { freePort, LAUNCHER, start, test } from '../lib/halley.mjs';
 import { until } from '../lib/wait.mjs';
 
@@ -224,3 +225,132 @@ test('completion for three shells', withHalley(async (halley) => {
   }
   assert.equal((await run(halley, 'completion csh')).code, 2);
 }));
+
+/** A file of so many follows, each once: `{path, lines}`. */
+function followsFile(halley, lines) {
+  const path = join(halley.folder, 'follows.txt');
+  const line = (n) => `user-${n % 5_000} subject-${Math.floor(n / 5_000)}\n`;
+  writeFileSync(path, Array.from({ length: lines }, (_, n) => line(n)).join(''));
+  return { path, lines };
+}
+
+const followsOf = async (halley) =>
+  Number(/^halley_follows (\d+)$/m.exec((await api(halley, 'GET', '/metrics')).body)[1]);
+
+test('import: bad lines have their numbers and spoil no other', withHalley(async (halley) => {
+  const path = join(halley.folder, 'mixed');
+  const lines = Array.from({ length: 150_000 }, (_, n) => `u${n} s\n`);
+  lines[99_999] = 'three words here\n';
+  lines[149_998] = '\n';
+  lines[149_999] = 'bob s'; // without a line end
+  writeFileSync(path, lines.join(''));
+  const told = await run(halley, ['import', path, '--json']);
+  assert.equal(told.code, 1);
+  assert.match(told.err, /^halley: line 100000: .* \(bad_line\)$/m);
+  assert.match(told.err, /1 lines were refused/);
+  const { lines: count, added, already, errors } = JSON.parse(told.out);
+  assert.deepEqual({ count, added, already, errors },
+    { count: 150_000, added: 149_998, already: 0, errors: 1 });
+  assert.ok(!existsSync(`${path}.halley-import`), 'what is done leaves no state');
+  const [again] = await json(halley, ['import', path], { code: 1 });
+  assert.deepEqual([again.added, again.already], [0, 149_998]);
+  const [ended] = await json(halley, ['import', '--unfollow', path], { code: 1 });
+  assert.deepEqual([ended.removed, ended.absent], [149_998, 0]);
+
+  const ndjson = '{"user":"bob","subject":"ann"}\n{"user":7,"subject":"ann"}\n';
+  const piped = await run(halley, 'import -', { input: ndjson });
+  assert.match(piped.out, /^2 lines: 2 added, 0 already; /);
+  assert.deepEqual(await json(halley, 'followers ann'), [{ user: 'bob' }, { user: '7' }]);
+  assert.equal((await run(halley, 'import /nowhere')).code, 7);
+  assert.equal((await run(halley, 'import - --state x')).code, 2);
+}));
+
+test('import: killed again and again, and the brain too: resumed, and exact',
+  withHalley(async (halley) => {
+    const { path, lines } = followsFile(halley, 600_000);
+    const state = `${path}.halley-import`;
+    const offset = () =>
+      (existsSync(state) ? JSON.parse(readFileSync(state, 'utf8')).done.offset : 0);
+    for (const kill of ['program', 'brain', 'program']) {
+      const before = offset();
+      const words = ['import', path, '--in-flight', '2', '--patience', '60'];
+      const importing = begin(halley, words, { input: '' });
+      await until('it has come further', () => offset() > before);
+      if (kill === 'brain') {
+        process.kill(halley.brainPid(), 'SIGKILL');
+        const here = offset();
+        await until('it goes on', () => offset() > here || !existsSync(state));
+      }
+      importing.child.kill('SIGKILL');
+      await importing.ended;
+    }
+    const told = await run(halley, ['import', path]);
+    assert.equal(told.code, 0, told.err);
+    assert.equal(await followsOf(halley), lines);
+    for (const n of [0, 4_999, 599_999]) {
+      const user = `user-${n % 5_000}`;
+      assert.ok((await json(halley, ['following', user])).length === lines / 5_000, user);
+    }
+  }));
+
+test('import: a state of another file, server or direction is not gone on with',
+  withHalley(async (halley) => {
+    const { path } = followsFile(halley, 400_000);
+    const state = `${path}.halley-import`;
+    const importing = begin(halley, ['import', path, '--in-flight', '1'], { input: '' });
+    await until('it has begun', () => existsSync(state));
+    importing.child.kill('SIGKILL');
+    await importing.ended;
+    for (const [words, why] of [[['--unfollow'], /another direction/],
+      [['--url', 'http://127.0.0.1:1'], /another server, /]]) {
+      const told = await run(halley, ['import', path, ...words]);
+      assert.equal(told.code, 2);
+      assert.match(told.err, why);
+    }
+    const other = join(halley.folder, 'other.txt');
+    writeFileSync(other, 'bob ann\n');
+    const told = await run(halley, ['import', other, '--state', state]);
+    assert.equal(told.code, 2);
+    assert.match(told.err, /is of another input; --restart begins anew/);
+    assert.equal((await run(halley, ['import', other, '--state', state, '--restart'])).code, 0);
+  }));
+
+test('token: what is made here is accepted there, and explained', async () => {
+  const secret = join(mkdtempSync(join(tmpdir(), 'halley-token-')), 'secret');
+  writeFileSync(secret, `${'0123456789abcdef'.repeat(2)}\n`);
+  await withHalley(async (halley) => {
+    const make = ['token', 'make', 'bob', '--secret-file', secret];
+    const [{ token, claims }] = await json(halley, [...make, '--subscribe', 'live/*']);
+    assert.equal(claims.sub, 'bob');
+    assert.deepEqual(claims.halley, { subscribe: ['live/*'] });
+    const listening = begin(halley, ['listen', 'live/score', '--count', '1', '--json'],
+      { env: { HALLEY_TOKEN: token } });
+    await until('bob listens', async () => await sessionsOf(halley, 'bob') === 1);
+    await run(halley, 'publish live/score [1,0]');
+    assert.deepEqual(JSON.parse((await listening.ended).out).data, [1, 0]);
+    const denied = await run(halley, 'listen room/7', { env: { HALLEY_TOKEN: token } });
+    assert.equal(denied.code, 5);
+    assert.match(denied.err, /\(403 right_missing\)/);
+    assert.equal((await run(halley, 'listen')).code, 5);
+
+    const explain = (text, ...words) => json(halley, ['token', 'explain', text, ...words]);
+    for (const words of [['--ask'], ['--secret-file', secret]]) {
+      assert.equal((await explain(token, ...words))[0].verdict.good, true);
+    }
+    assert.equal((await explain(token))[0].verdict.good, null);
+    // Changed on its way: the server, the secret and the times give their verdicts.
+    const [head, , signature] = token.split('.');
+    const old = Buffer.from('{"sub":"bob","exp":1000}').toString('base64url');
+    const changed = `${head}.${old}.${signature}`;
+    for (const [words, code] of [[['--ask'], 'token_signature'],
+      [['--secret-file', secret], 'token_signature'], [[], 'token_expired']]) {
+      const line = ['token', 'explain', changed, ...words];
+      const [{ verdict }] = await json(halley, line, { code: 1 });
+      assert.deepEqual([verdict.good, verdict.code], [false, code]);
+    }
+    const piped = await run(halley, 'token explain -', { input: `Bearer ${token}\n` });
+    assert.match(piped.out, /^signed by +HS256, key -\nuser +bob\n.*\nexpires +20/);
+    assert.equal((await run(halley, 'token explain x.y.z')).code, 1);
+    assert.equal((await run(halley, 'token make bob')).code, 2);
+  }, { settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_HMAC_SECRET_FILE: secret } })();
+});

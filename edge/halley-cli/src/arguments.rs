@@ -3,7 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completion, elsewhere, events, follows, listen, lists, publish, sessions, trace, users,
+    completion, elsewhere, events, follows, import, listen, lists, publish, sessions, token, trace,
+    users,
 };
 use crate::settings::Flags;
 
@@ -72,6 +73,13 @@ pub enum Command {
     /// Show whether users are online, or who is in a subject
     #[command(after_help = "Examples:\n  halley users bob ann\n  halley users --in room/7")]
     Users(users::Options),
+    /// Make follows of a file's lines, at the server's full speed; may be killed and run again
+    #[command(after_help = "Examples:\n  halley import follows.txt\n  \
+        until halley import follows.txt; do sleep 5; done\n  \
+        psql -Atc 'select json_build_object(...) from follows' | halley import -")]
+    Import(import::Options),
+    /// Make users' tokens, and explain them
+    Token(token::Options),
     /// Print what a shell needs to complete commands
     #[command(after_help = "Examples:\n  halley completion bash > \
         ~/.local/share/bash-completion/completions/halley\n  \

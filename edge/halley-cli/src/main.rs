@@ -16,6 +16,7 @@ mod clock;
 mod commands;
 mod failure;
 mod out;
+mod progress;
 mod random;
 mod settings;
 mod whole_file;
@@ -61,6 +62,8 @@ fn dispatch(context: &mut Context, command: Command) -> Result<()> {
         Command::Sessions(options) => commands::sessions::run(context, &options),
         Command::Close(options) => commands::sessions::close(context, &options),
         Command::Users(options) => commands::users::run(context, &options),
+        Command::Import(options) => commands::import::run(context, &options),
+        Command::Token(options) => commands::token::run(context, &options),
         Command::Completion(options) => {
             commands::completion::run(context, &options, &mut Arguments::command())
         }

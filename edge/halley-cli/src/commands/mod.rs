@@ -5,12 +5,14 @@ pub mod completion;
 pub mod elsewhere;
 pub mod events;
 pub mod follows;
+pub mod import;
 pub mod listen;
 pub mod lists;
 pub mod publish;
 pub mod reference;
 pub mod sessions;
 pub mod status;
+pub mod token;
 pub mod trace;
 pub mod users;
 
