@@ -3,14 +3,16 @@
 // (docs/reference/command-line.md).
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { api, follow, sessionsOf } from '../lib/client.mjs';
 import { freePort, LAUNCHER, start, test } from '../lib/halley.mjs';
 import { until } from '../lib/wait.mjs';
+
+const RELEASE = `${process.env.REBAR_BASE_DIR ?? '_build'}/default/rel/halley`;
 
 /** Starts `./halley words…` there: `{child, ended}`, `ended` resolves to `{code, out, err}`. */
 function begin(halley, words, { input, env = {} } = {}) {
@@ -354,3 +356,61 @@ test('token: what is made here is accepted there, and explained', async () => {
     assert.equal((await run(halley, 'token make bob')).code, 2);
   }, { settings: { HALLEY_AUTH_MODE: 'jwt', HALLEY_AUTH_HMAC_SECRET_FILE: secret } })();
 });
+
+test('top: a line for each sample, with the busiest subjects', withHalley(async (halley) => {
+  await follow(halley, ['bob', 'ann']);
+  const top = begin(halley, ['top', '--count', '6', '--json', '--subjects', '3']);
+  // The server counts only while it is asked.
+  await until('top has begun', () => top.output() !== '');
+  const input = Array.from({ length: 400 }, () => '{"subject":"ann","data":1}\n').join('');
+  await run(halley, 'publish', { input });
+  const samples = (await top.ended).out.split('\n').filter(Boolean).map((line) => JSON.parse(line));
+  assert.equal(samples.length, 6);
+  const times = samples.map((sample) => sample.now.at);
+  assert.deepEqual(times, [...new Set(times)].sort((one, other) => one - other));
+  assert.equal(samples.at(-1).now.events, 400);
+  assert.ok(samples.some((sample) => sample.subjects[0]?.subject === 'ann'));
+  assert.match((await run(halley, 'top --count 1')).out, /^ready  0 sessions, \d+ events\/s, /);
+}));
+
+test('doctor: what is wrong, and what to do', withHalley(async (halley) => {
+  const found = await json(halley, 'doctor');
+  const of = (check) => found.find((finding) => finding.check === check);
+  for (const check of ['state', 'version', 'clock', 'edge', 'memory', 'key', 'history', 'disk']) {
+    assert.equal(of(check)?.state, 'ok', JSON.stringify(found));
+  }
+  for (const finding of found) {
+    assert.equal(finding.do === null, finding.state === 'ok', JSON.stringify(finding));
+  }
+  assert.ok(of('open files'), 'the server runs on this machine');
+  assert.match((await run(halley, 'doctor')).out, /^ok +state +ready\nok +version +0\./);
+  // Where no server answers, this machine may say why.
+  const away = { env: { HALLEY_URL: `http://127.0.0.1:${await freePort()}` } };
+  const told = await run(halley, 'doctor', away);
+  assert.equal(told.code, 3);
+  assert.match(told.out, /^ok +disk +/);
+}));
+
+test('alone on a laptop: commands of the server\'s machine are named', async () => {
+  const program = join(dirname(LAUNCHER), RELEASE, 'bin', 'halley-cli');
+  for (const words of [['key', 'create', 'web', '--scope', 'read'], ['hooks', 'check'],
+    ['postgres', 'check'], ['backup', 'x'], ['restore', 'x'], ['config']]) {
+    const told = await new Promise((resolve) => {
+      execFile(program, words, (error, out, err) => resolve({ code: error?.code, out, err }));
+    });
+    assert.deepEqual([told.code, told.out], [6, ''], words[0]);
+    assert.match(told.err, /server's machine|`\.\/halley /);
+  }
+});
+
+test('the launcher hands on each command that works over HTTP', withHalley(async (halley) => {
+  const address = new URL('../../docs/reference/command-line.md', import.meta.url);
+  const page = readFileSync(address, 'utf8');
+  const commands = [...page.matchAll(/^### halley (\S+)/gm)].map(([, name]) => name);
+  const own = ['key', 'hooks', 'postgres', 'backup', 'restore', 'config'];
+  for (const name of commands.filter((each) => !own.includes(each))) {
+    const told = await run(halley, [name, '--help']);
+    assert.equal(told.code, 0, name);
+    assert.match(told.out, new RegExp(`^Usage: halley ${name}`, 'm'));
+  }
+}));

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completion, elsewhere, events, follows, import, listen, lists, publish, sessions, token, trace,
-    users,
+    completion, elsewhere, events, follows, import, listen, lists, publish, sessions, token, top,
+    trace, users,
 };
 use crate::settings::Flags;
 
@@ -13,7 +13,7 @@ use crate::settings::Flags;
 /// Talks to a Halley over HTTP, here or elsewhere. The address and the key come from flags, from
 /// HALLEY_URL and HALLEY_KEY, or from ~/.config/halley.toml.
 #[derive(Debug, Parser)]
-#[command(name = "halley", version, arg_required_else_help = true)]
+#[command(name = "halley", bin_name = "halley", version, arg_required_else_help = true)]
 #[command(after_help = "Exit status: 0 done, 1 refused, 2 usage, 3 no server reached, \
     4 try later, 5 key or token, 6 on the server's machine alone, 7 a file here")]
 pub struct Arguments {
@@ -32,6 +32,12 @@ pub enum Command {
     #[command(after_help = "Examples:\n  halley status\n  \
         halley status --json | jq .now.sessions")]
     Status,
+    /// Show the server's figures and its busiest subjects, anew each second
+    #[command(after_help = "Examples:\n  halley top\n  halley top --count 1 --json")]
+    Top(top::Options),
+    /// Check a server and its machine: state, clock, versions, disk, limits, settings of the kernel
+    #[command(after_help = "Examples:\n  halley doctor\n  halley doctor --json | jq 'select(.do)'")]
+    Doctor,
     /// Publish an event, or one per line of stdin
     #[command(after_help = "Examples:\n  halley publish ann '{\"text\":\"hello\"}'\n  \
         halley publish --text room/7 'hello, all'\n  \

@@ -51,6 +51,8 @@ fn run() -> Result<()> {
 fn dispatch(context: &mut Context, command: Command) -> Result<()> {
     match command {
         Command::Status => commands::status::run(context),
+        Command::Top(options) => commands::top::run(context, &options),
+        Command::Doctor => commands::doctor::run(context),
         Command::Publish(options) => commands::publish::run(context, &options),
         Command::Follow(options) => commands::follows::follow(context, &options),
         Command::Unfollow(options) => commands::follows::unfollow(context, &options),

@@ -160,6 +160,15 @@ fn base(url: &str) -> Result<String> {
     }
 }
 
+/// `data.dir` of the server whose launcher runs this program; nothing without a launcher.
+#[must_use]
+pub fn data_dir_of_launcher() -> Option<PathBuf> {
+    std::env::var_os(LAUNCHER)?;
+    let given = std::env::var("HALLEY_DATA_DIR").ok();
+    let dir = given.or_else(|| of_conf(&launcher_conf(), "data.dir"));
+    Some(dir.map_or_else(|| PathBuf::from("data"), PathBuf::from))
+}
+
 /// Where the server of this machine listens.
 struct Listeners {
     api: String,

@@ -2,6 +2,7 @@
 //! [`crate::out`]. A command knows no other command.
 
 pub mod completion;
+pub mod doctor;
 pub mod elsewhere;
 pub mod events;
 pub mod follows;
@@ -13,6 +14,7 @@ pub mod reference;
 pub mod sessions;
 pub mod status;
 pub mod token;
+pub mod top;
 pub mod trace;
 pub mod users;
 

@@ -1,7 +1,7 @@
 //! How far an import is, in a file that outlives a kill and a crash.
 //!
-//! All lines up to `offset` are done. The next run sends the lines behind it, and some of their
-//! follows may be `already` then.
+//! All lines up to `offset` are done. The next run sends those after it; some of them may be
+//! `already` done as well.
 
 use std::fs::File;
 use std::io::Read;
