@@ -414,3 +414,53 @@ test('the launcher hands on each command that works over HTTP', withHalley(async
     assert.match(told.out, new RegExp(`^Usage: halley ${name}`, 'm'));
   }
 }));
+
+test('export: all follows, and an import of them is the same again', withHalley(async (halley) => {
+  const { path, lines } = followsFile(halley, 30_000);
+  await run(halley, ['import', path]);
+  await run(halley, ['follow', 'a b', 'with blank', '{"x']);
+  const [first, second] = ['one', 'two'].map((name) => join(halley.folder, name));
+  const [told] = await json(halley, ['export', first]);
+  assert.deepEqual([told.users, told.follows], [5_001, lines + 2]);
+  assert.ok(!existsSync(`${first}.halley-export`), 'what is done leaves no state');
+  const again = await run(halley, ['export', first]);
+  assert.equal(again.code, 2);
+  assert.match(again.err, /is there already; --restart replaces it/);
+  const edges = await run(halley, ['export', second, '--format', 'edges']);
+  assert.equal(edges.code, 2);
+  assert.match(edges.err, /use --format ndjson/);
+  assert.equal((await json(halley, 'users --all')).length, 5_001);
+
+  const other = await start();
+  try {
+    await run(other, ['import', first]);
+    const piped = await run(other, 'export -');
+    assert.match(piped.err, /(^|\n)30,002 follows of 5,001 users\n$/);
+    const sorted = (text) => text.split('\n').sort().join('\n');
+    assert.equal(sorted(piped.out), sorted(readFileSync(first, 'utf8')));
+  } finally {
+    other.killAll();
+  }
+}));
+
+test('export: killed, and resumed without a line twice', withHalley(async (halley) => {
+  const { path, lines } = followsFile(halley, 30_000);
+  await run(halley, ['import', path]);
+  const file = join(halley.folder, 'out');
+  const state = `${file}.halley-export`;
+  const users = () => (existsSync(state) ? JSON.parse(readFileSync(state, 'utf8')).users : 0);
+  const words = ['export', file, '--format', 'edges', '--in-flight', '1'];
+  for (let kills = 0; kills < 2; kills += 1) {
+    const before = users();
+    const exporting = begin(halley, words, { input: '' });
+    await until('it has come further', () => users() > before);
+    exporting.child.kill('SIGKILL');
+    await exporting.ended;
+  }
+  const told = await run(halley, words);
+  assert.equal(told.code, 0, told.err);
+  assert.match(told.err, /going on behind \d,000 users/);
+  const sorted = (name) => readFileSync(name, 'utf8').split('\n').sort().join('\n');
+  assert.equal(sorted(file), sorted(path));
+  assert.equal(readFileSync(file, 'utf8').split('\n').length, lines + 1);
+}));

@@ -6,7 +6,8 @@
 
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([answers_count_exactly/1, errors_keep_their_place/1, self_follow_is_implicit/1,
-         lists_in_pages/1, fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
+         lists_in_pages/1, users_in_pages/1,
+         fold_sees_what_is_listed/1, long_list_is_cut_in_slices/1,
          concurrent_follow_unfollow_exact/1, reader_during_split/1, queue_full/1,
          unfollow_needs_its_record/1, follow_needs_its_record/1,
          kill_owner_during_commit/1, killed_in_a_split/1, kill_owner_during_checkpoint/1,
@@ -23,7 +24,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit, lists_in_pages,
+    [answers_count_exactly, errors_keep_their_place, self_follow_is_implicit,
+     lists_in_pages, users_in_pages,
      fold_sees_what_is_listed, long_list_is_cut_in_slices, concurrent_follow_unfollow_exact,
      reader_during_split, queue_full, unfollow_needs_its_record,
      follow_needs_its_record,
@@ -81,6 +83,28 @@ pages(_, {Ids, done}) -> Ids;
 pages(Page, {Ids, Next}) ->
     ?assertEqual(700, length(Ids)),
     Ids ++ pages(Page, Page(Next)).
+
+%% Those who are followed alone aren't users here, nor those who have ended their follows.
+users_in_pages(_) ->
+    ?assertEqual({[], done}, halley_follows_users:page(start, 700)),
+    Users = [<<"user-", (id(N))/binary>> || N <- lists:seq(1, 2100)],
+    {ok, _} = halley_follows:follow([{<<"user-1">>, id(N)} || N <- lists:seq(1, 3000)]),
+    {ok, _} = halley_follows:follow([{User, <<"star">>} || User <- Users]),
+    Page = fun(After) -> halley_follows_users:page(After, 700) end,
+    {Two, Next} = halley_follows_users:page(start, 2),
+    ?assertEqual([<<"user-1">>, <<"user-2">>], Two),
+    ?assertMatch({[<<"user-3">> | _], _}, Page(Next)),
+    ?assertEqual(Users, pages(Page, Page(start))),
+    {ok, _} = halley_follows:unfollow([{<<"user-2">>, <<"star">>}]),
+    ?assertMatch({[<<"user-1">>, <<"user-3">>], _}, halley_follows_users:page(start, 2)),
+    %% A page ends at its bound, also where it has found no user.
+    {ok, _} = halley_follows:unfollow([{User, <<"star">>} || User <- Users]),
+    {ok, _} = halley_follows:follow([{<<"the last">>, <<"star">>}]),
+    {[<<"user-1">>], Bound} = halley_follows_users:page(start, 700, 1000),
+    {[], Further} = halley_follows_users:page(Bound, 700, 1000),
+    ?assertNotEqual(Bound, Further),
+    ?assertEqual({[<<"the last">>], done}, halley_follows_users:page(Further, 700)),
+    ?assertEqual({error, {unknown_id, <<"nobody">>}}, halley_follows_users:page(<<"nobody">>, 1)).
 
 fold_sees_what_is_listed(_) ->
     {ok, _} = halley_follows:follow([{id(N), id(N rem 3)} || N <- lists:seq(1, 5000)]),

@@ -84,6 +84,7 @@ routes() ->
      {api, [<<"v1">>, <<"subjects">>, '_', <<"events">>], halley_api_past_h, [], [{get, read}], []},
      {api, [<<"v1">>, <<"subjects">>, '_', <<"presence">>], halley_api_presence_h, [<<"room">>],
       [{get, read}], []},
+     {api, [<<"v1">>, <<"users">>], halley_api_user_list_h, [], [{get, read}], []},
      {api, [<<"v1">>, <<"users">>, '_'], halley_api_users_h, [],
       [{get, read}, {delete, admin}], []},
      {api, [<<"v1">>, <<"users">>, '_', <<"following">>], halley_api_users_h, [<<"following">>],

@@ -41,6 +41,7 @@ read(halley_api_me_h, [<<"follows">>]) -> [<<"limit">>, <<"after">>, <<"subject"
 read(halley_api_subjects_h, _) -> [<<"limit">>, <<"after">>];
 read(halley_api_presence_h, _) -> [<<"limit">>, <<"after">>];
 read(halley_api_revocations_h, _) -> [<<"limit">>, <<"after">>];
+read(halley_api_user_list_h, _) -> [<<"limit">>, <<"after">>];
 read(halley_api_users_h, [<<"following">>]) -> [<<"limit">>, <<"after">>];
 read(halley_api_top_h, [<<"ended">>]) -> [<<"limit">>, <<"reason">>];
 read(halley_api_subscriptions_h, _) -> [<<"last">>];

@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    completion, elsewhere, events, follows, import, listen, lists, publish, sessions, token, top,
-    trace, users,
+    completion, elsewhere, events, export, follows, import, listen, lists, publish, sessions,
+    token, top, trace, users,
 };
 use crate::settings::Flags;
 
@@ -76,14 +76,20 @@ pub enum Command {
     #[command(after_help = "Examples:\n  halley close bob\n  \
         halley close bob --subscription room/7")]
     Close(sessions::Close),
-    /// Show whether users are online, or who is in a subject
-    #[command(after_help = "Examples:\n  halley users bob ann\n  halley users --in room/7")]
+    /// Show whether users are online, who is in a subject, or all users that follow anything
+    #[command(after_help = "Examples:\n  halley users bob ann\n  \
+        halley users --all\n  halley users --in room/7")]
     Users(users::Options),
     /// Make follows of a file's lines, at the server's full speed; may be killed and run again
     #[command(after_help = "Examples:\n  halley import follows.txt\n  \
         until halley import follows.txt; do sleep 5; done\n  \
         psql -Atc 'select json_build_object(...) from follows' | halley import -")]
     Import(import::Options),
+    /// Write all follows to a file that `import` takes; may be killed and run again
+    #[command(after_help = "Examples:\n  halley export follows.ndjson\n  \
+        halley export - | gzip > follows.ndjson.gz\n  \
+        halley export - --url http://old:8081 | halley import - --url http://new:8081")]
+    Export(export::Options),
     /// Make users' tokens, and explain them
     Token(token::Options),
     /// Print what a shell needs to complete commands

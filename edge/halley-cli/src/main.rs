@@ -65,6 +65,7 @@ fn dispatch(context: &mut Context, command: Command) -> Result<()> {
         Command::Close(options) => commands::sessions::close(context, &options),
         Command::Users(options) => commands::users::run(context, &options),
         Command::Import(options) => commands::import::run(context, &options),
+        Command::Export(options) => commands::export::run(context, &options),
         Command::Token(options) => commands::token::run(context, &options),
         Command::Completion(options) => {
             commands::completion::run(context, &options, &mut Arguments::command())

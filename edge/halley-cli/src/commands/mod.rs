@@ -1,10 +1,11 @@
 //! The commands, a file each: options by clap, requests by [`crate::client`], results by
-//! [`crate::out`]. A command knows no other command.
+//! [`crate::out`].
 
 pub mod completion;
 pub mod doctor;
 pub mod elsewhere;
 pub mod events;
+pub mod export;
 pub mod follows;
 pub mod import;
 pub mod listen;

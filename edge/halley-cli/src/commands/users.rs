@@ -1,12 +1,17 @@
-//! `users`: who is online, by `GET /v1/users/U` and `GET /v1/subjects/S/presence`.
+//! `users`: who is online, who is in a subject, and who follows anything, by `GET /v1/users/U`,
+//! `GET /v1/subjects/S/presence` and `GET /v1/users`.
 
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Context;
+use super::lists::page;
 use crate::client::segment;
 use crate::failure::Result;
 use crate::out::{cell, count, table};
+
+/// Users of one page.
+const PAGE: u64 = 1_000;
 
 /// Which users.
 #[derive(Debug, Args)]
@@ -17,6 +22,9 @@ pub struct Options {
     /// Those that are present in this subject
     #[arg(long = "in", value_name = "SUBJECT")]
     subject: Option<String>,
+    /// All that follow anything, one on a line
+    #[arg(long)]
+    all: bool,
 }
 
 /// Prints them.
@@ -27,6 +35,9 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = context.api()?;
     if let Some(subject) = &options.subject {
         return present(context, subject);
+    }
+    if options.all {
+        return list(context, "/v1/users");
     }
     const MEMBERS: [&str; 5] = ["user", "online", "sessions", "following", "followers"];
     let mut rows = vec![MEMBERS.map(str::to_uppercase).to_vec()];
@@ -42,11 +53,15 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
 }
 
 fn present(context: &mut Context, subject: &str) -> Result<()> {
+    list(context, &format!("/v1/subjects/{}/presence", segment(subject)))
+}
+
+/// All pages of users.
+fn list(context: &mut Context, path: &str) -> Result<()> {
     let client = context.api()?;
-    let path = format!("/v1/subjects/{}/presence?limit=1000", segment(subject));
-    let mut after = String::new();
+    let mut after: Option<String> = None;
     loop {
-        let page = client.get(&format!("{path}{after}"))?;
+        let page = page(&client, path, after.as_deref(), PAGE)?;
         let Value::Array(users) = &page["users"] else {
             let online = page["online"].as_u64().unwrap_or(0);
             eprintln!("halley: {} users are online: too many to be listed", count(online));
@@ -57,7 +72,7 @@ fn present(context: &mut Context, subject: &str) -> Result<()> {
             context.out.either(&value, || user.as_str().unwrap_or_default().to_owned())?;
         }
         match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", segment(next)),
+            Some(next) => after = Some(next.to_owned()),
             None => return Ok(()),
         }
     }
