@@ -36,6 +36,7 @@ step "Erlang compiles without a warning" rebar3 compile
 step "Erlang tests compile without a warning" rebar3 as test compile
 step "reference pages are what the code says" escript tools/docs.escript "$libraries" check
 step "xref" rebar3 xref
+step "halley needs no other application" escript tools/alone.escript "$libraries"
 step "dialyzer" rebar3 dialyzer
 step "Rust format" cargo_in_edge fmt --all --check
 step "Python types" .tools/python/bin/mypy --config-file clients/python/pyproject.toml \

@@ -8,14 +8,23 @@
 %% it dies. Of an event about several subjects that is `{halley, #{id, subjects, at, data}}', and of
 %% one to the user alone `{halley, #{id, private => true, at, data}}'. Its mailbox is its own:
 %% nothing is dropped and nothing is held back there.
+%%
+%% Such a message has no cursor, and is sent before the event is on disk. A process that must miss
+%% nothing logs in, reads from its cursor on (`read/2') until there is no more, and reads again
+%% after each message: the message then says only that there is something. docs/guides/embedding.md
+%% has the loop.
 -module(halley).
 
 -export([publish/2, publish/3, publish_many/1]).
 -export([follow/1, follow/2, unfollow/1, unfollow/2, followers/1, following/1]).
 -export([login/1, login/2, logout/1, presence/1, close_sessions/1, forget/1]).
--export_type([id/0, whom/0]).
+-export([cursor/0, read/2, read/3]).
+-export_type([id/0, whom/0, cursor/0]).
 
 -type id() :: binary().
+
+%% Text of [A-Za-z0-9_-], at most 255 bytes: all that a user has seen. The same on every transport.
+-type cursor() :: halley_cursor:token().
 
 %% Halley sends at most so many ids at a time while it makes a whole list.
 -define(PAGE, 1000).
@@ -114,6 +123,30 @@ login(User, Pid) when node(Pid) =:= node() ->
 -spec logout(pid()) -> ok.
 logout(Pid) ->
     halley_directory:logout(Pid).
+
+%% Where a user is who lacks nothing so far: a process takes it before it reads for the first time.
+-spec cursor() -> cursor().
+cursor() ->
+    halley_missed:now().
+
+%% What the user missed since the cursor: the oldest 100 items at most, in order, and the cursor
+%% after them. It waits until all that was published before the call is on disk, 10 s at most, after
+%% which it is `{error, unavailable}'. `more': read again at once.
+-spec read(User :: id(), cursor()) ->
+    {ok, #{items := [halley_missed:item()], cursor := cursor(), more := boolean()}}
+    | {error, unavailable}.
+read(User, Cursor) ->
+    read(User, Cursor, #{}).
+
+%% Options:
+%%   events_max  the most events of one call, 100 without it
+%%   as          `data', or `json': then an event is #{id, cursor, json}, with the whole event as
+%%               one line of JSON, for code that passes it on
+-spec read(User :: id(), cursor(), halley_missed:options()) ->
+    {ok, #{items := [halley_missed:item()], cursor := cursor(), more := boolean()}}
+    | {error, unavailable}.
+read(User, Cursor, Options) ->
+    halley_missed:read(User, Cursor, Options).
 
 %% Whether a user is online, and with how many sessions. An unknown user has none.
 -spec presence(User :: id()) -> #{user := id(), sessions := non_neg_integer()}.

@@ -11,7 +11,7 @@
 %% and is nowhere but in memory.
 -module(halley_boot).
 
--export([prepare/0, ready/0, explain/1, fail/1]).
+-export([prepare/0, embed/1, ready/0, explain/1, fail/1]).
 
 -include_lib("kernel/include/logger.hrl").
 
@@ -44,6 +44,19 @@ prepare() ->
                      fun check_api/0, fun name_node/0]);
         {error, Line} ->
             {error, Line}
+    end.
+
+%% The same for a brain in another application's release: settings alone.
+-spec embed(halley_config_embedded:settings()) -> ok | {error, Lines :: string()}.
+embed(Settings) ->
+    case halley_config_embedded:load(Settings) of
+        {ok, Env} ->
+            set_env(halley, Env),
+            {limits, Limits} = lists:keyfind(limits, 1, Env),
+            set_env(halley, maps:to_list(Limits)),
+            halley_limits:set(Limits);
+        {error, Lines} ->
+            {error, Lines}
     end.
 
 checked([Check | Checks]) ->
