@@ -25,7 +25,7 @@ run_packages=(
     gcc libc6-dev make curl ca-certificates procps
 )
 test_packages=(rebar3 erlang-eunit erlang-common-test erlang-dialyzer erlang-proper erlang-meck g++
-    openssl postgresql nginx haproxy caddy)
+    openssl postgresql nginx haproxy caddy erlang-mochiweb)
 rivals_packages=(nginx libnginx-mod-nchan nats-server libevent-dev erlang-mochiweb)
 # The first Rust that knows edition 2024, and the first Node whose test runner has reporters.
 rust_minor_min=85

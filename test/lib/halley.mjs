@@ -15,6 +15,7 @@ import { join } from 'node:path';
 import nodeTest from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { api } from './client.mjs';
+import * as mochiweb from './mochiweb.mjs';
 import { sleep, until } from './wait.mjs';
 
 export const LAUNCHER = process.env.LAUNCHER
@@ -181,7 +182,8 @@ class Halley {
     const env = this.#env();
     this.#exit = null;
     const output = this.output ?? 'pipe';
-    const [program, ...words] = [...this.within, LAUNCHER, 'foreground'];
+    const [program, ...words] = [...this.within,
+      ...(mochiweb.isMochiweb ? mochiweb.command(this) : [LAUNCHER, 'foreground'])];
     this.#child = spawn(program, words, {
       cwd: this.folder, env, stdio: ['ignore', output, output],
     });
@@ -197,7 +199,8 @@ class Halley {
 
   #env() {
     return Object.fromEntries(
-      Object.entries({ ...this.environment, ...this.settings })
+      Object.entries({ ...this.environment, ...this.settings,
+        ...(mochiweb.isMochiweb ? mochiweb.environment : {}) })
         .filter(([, value]) => value !== null),
     );
   }
@@ -230,7 +233,9 @@ class Halley {
     try {
       await until('Halley is ready', async () => {
         if (this.#exit) throw new Error(`exited with ${JSON.stringify(this.#exit)}`);
-        return (await api(this, 'GET', '/readyz')).status === 200;
+        // Without an edge it is never ready for one.
+        const path = mochiweb.isMochiweb ? '/healthz' : '/readyz';
+        return (await api(this, 'GET', path)).status === 200;
       }, START_MS_MAX);
     } catch (error) {
       const tail = this.logTail;
@@ -337,6 +342,7 @@ export async function start(options) {
 
 /** A test whose failure shows the tail of each running instance's log. */
 export function test(name, body) {
+  if (!mochiweb.runs(name)) return;
   nodeTest(name, async (context) => {
     try {
       await body(context);

@@ -4,6 +4,7 @@
 
 import WebSocket from 'ws';
 import { http } from './client.mjs';
+import { isMochiweb } from './mochiweb.mjs';
 import { requestOf, tls } from './trust.mjs';
 import { Queue, until, within } from './wait.mjs';
 
@@ -254,5 +255,8 @@ export async function polls(halley, user, _options = {}, cursor = undefined) {
   return stream;
 }
 
-/** Every transport that has cursors, by name: `open[transport](halley, user, options, cursor)`. */
-export const open = { sse, ndjson, ws, poll: polls };
+/** Every transport that stays open, by name: `live[transport](halley, user, options, cursor)`. */
+export const live = isMochiweb ? { sse, ndjson } : { sse, ndjson, ws };
+
+/** Every transport that has cursors, in the same way. */
+export const open = { ...live, poll: polls };

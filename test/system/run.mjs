@@ -1,5 +1,6 @@
 // Runs the system tests and ends with `N passed, N failed`.
-// `node run.mjs [part of a file name]...` runs the files that match.
+// `node run.mjs [part of a file name]...` runs the files that match. With SERVER=mochiweb in the
+// environment it is the tests of mochiweb.json, against `apps/halley_mochiweb`.
 //
 // Five files run side by side, for they wait most of their time; what a file says comes in one
 // piece all the same. The longest begin first, so that none runs alone at the end. Those that
@@ -10,20 +11,21 @@ import { readdirSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { run } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { hasFile } from '../lib/mochiweb.mjs';
 
 const FILE_MS_MAX = 480_000;
 const SIDE_BY_SIDE = 5;
 const AT_LAST_SIDE_BY_SIDE = 2;
 /** Their size says less of their time than it does of the others'. */
 const FIRST = ['bare', 'postgres-login', 'demo'];
-const AT_LAST = ['drain', 'limits', 'million', 'past', 'replace', 'slow', 'storm'];
+const AT_LAST = ['drain', 'limits', 'million', 'mochiweb', 'past', 'replace', 'slow', 'storm'];
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 const wanted = process.argv.slice(2);
 const isIn = (names, file) => names.includes(basename(file, '.test.mjs'));
 const weight = (file) => (isIn(FIRST, file) ? Infinity : statSync(file).size);
 const files = readdirSync(folder)
-  .filter((name) => name.endsWith('.test.mjs'))
+  .filter((name) => name.endsWith('.test.mjs') && hasFile(folder + name))
   .filter((name) => wanted.length === 0 || wanted.some((part) => name.includes(part)))
   .map((name) => folder + name)
   .sort((one, other) => weight(other) - weight(one) || 0); // of two that are first: NaN

@@ -5,7 +5,7 @@ import { after, before } from 'node:test';
 import { CurlStream, curl, follow, publish, sessionsOf } from '../lib/client.mjs';
 import { assertError, assertEvent } from '../lib/expect.mjs';
 import { start, test } from '../lib/halley.mjs';
-import { article, closeStreams, ndjson, sse, ws } from '../lib/streams.mjs';
+import { article, closeStreams, live, ndjson, sse, ws } from '../lib/streams.mjs';
 import { until } from '../lib/wait.mjs';
 
 let halley;
@@ -89,10 +89,11 @@ test('/test/<user>: text/html in chunks, a welcome, then the data of each event'
 
 test('one event reaches a follower on every transport at once', async () => {
   await follow(halley, ['fan', 'star']);
-  const streams = [await sse(halley, 'fan'), await ndjson(halley, 'fan'), await ws(halley, 'fan')];
-  await until('three sessions', async () => await sessionsOf(halley, 'fan') === 3);
+  const streams = await Promise.all(Object.values(live).map((open) => open(halley, 'fan')));
+  const count = streams.length;
+  await until('all sessions', async () => await sessionsOf(halley, 'fan') === count);
   const answer = await publish(halley, 'star', 'hi');
-  assert.equal(answer.sessions, 3);
+  assert.equal(answer.sessions, count);
   const events = await Promise.all(streams.map((stream) => stream.event()));
   for (const event of events) assertEvent(event, 'star', 'hi');
   assert.equal(new Set(events.map((event) => event.id)).size, 1);
@@ -108,8 +109,8 @@ const payloads = {
 for (const [name, data] of Object.entries(payloads)) {
   test(`"data (any JSON)" arrives as it was sent: ${name}`, async () => {
     const user = `gus ${name}`;
-    const streams = await Promise.all([sse, ndjson, ws].map((open) => open(halley, user)));
-    await until('three sessions', async () => await sessionsOf(halley, user) === 3);
+    const streams = await Promise.all(Object.values(live).map((open) => open(halley, user)));
+    await until('all sessions', async () => await sessionsOf(halley, user) === streams.length);
     await publish(halley, user, data);
     for (const stream of streams) assertEvent(await stream.event(), user, data);
     for (const stream of streams) stream.close();

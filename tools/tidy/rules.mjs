@@ -172,12 +172,15 @@ const FORBIDDEN_ARROWS = {
   epgsql: /\b((?:halley|ketama|teleport)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   ketama: /\b((?:halley|epgsql|teleport)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   teleport: /\b((?:halley|epgsql|ketama)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
-  halley: /\b(halley_(?:edge|api|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley:
+    /\b(halley_(?:edge|api|postgres|hooks|backends|mochiweb|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_edge: /\b(halley_(?:api|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_api: /\b(halley_(?:edge|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_hooks: /\b(halley_(?:edge|api|postgres|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_postgres: /\b(halley_(?:edge|api|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_backends: /\b(halley_(?:edge|api|postgres|hooks|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
+  halley_mochiweb:
+    /\b(halley_(?:edge|api|postgres|hooks|backends|remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
   halley_remote: /\b((?:halley|epgsql|ketama)(?!_remote)(?:_[a-z0-9_]+)?)\s*:\s*[a-z]/g,
 };
 

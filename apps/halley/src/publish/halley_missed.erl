@@ -61,7 +61,7 @@ next(Replay, Before, Limits, As, Reader) ->
     Take = fun(Body, Cursor, Items) -> [{event, event(As, Body, Cursor)} | Items] end,
     case halley_replay:next(Replay, halley_history:written(), Limits, Take, Before, Reader) of
         {Items, yield, Next, Later} -> next(Next, Items, Limits, As, Later);
-        {Items, {gap, Gap}, Next, Later} -> {result([{gap, Gap} | Items], Next, true), Later};
+        {Items, {gap, Gap}, Next, Later} -> next(Next, [{gap, Gap} | Items], Limits, As, Later);
         {Items, What, Next, Later} -> {result(Items, Next, What =:= more), Later}
     end.
 
