@@ -14,7 +14,7 @@ N ?= 1000000
 HOURS ?= 1
 STEPS ?= 100
 
-.PHONY: help run test build check console bench bench-rivals bench-smp bench-million bench-bad-day bench-soak \
+.PHONY: help run test build check console bench bench-rivals bench-articles bench-smp bench-million bench-bad-day bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
 	bench-postgres epgsql-suites client simulate-clients simulate-cluster faults faults-postgres doors fuzz docs clean \
 	install-run install-test install-console install-rivals install-client \
@@ -58,6 +58,9 @@ bench: install-test build ## run the benchmark whole and print its table
 
 bench-rivals: install-test install-rivals build ## measure Halley and its rivals in one run
 	@bench/rivals/run $(BENCH)
+
+bench-articles: install-test install-rivals build ## the 2008 articles' measurements again, with their plots (BENCH="--connections 10000")
+	@bench/articles/run $(BENCH)
 
 bench-smp: install-test build ## one scheduler or two, and the emulator's flags
 	@tools/install.sh smp

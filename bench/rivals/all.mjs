@@ -12,7 +12,7 @@
 //                    follow()  has it learn who follows what, where connecting doesn't tell it
 //                    stop()
 
-import { evhttp, mochiweb } from './article.mjs';
+import { evhttp, halleyMochiweb, mochiweb } from './article.mjs';
 import { posts, sse, ws } from './halley.mjs';
 import { nats } from './nats.mjs';
 import { nchan } from './nchan.mjs';
@@ -28,4 +28,5 @@ export const RIVALS = {
   'socketio-cluster': clustered,
   evhttp,
   mochiweb,
+  'halley-mochiweb': halleyMochiweb,
 };

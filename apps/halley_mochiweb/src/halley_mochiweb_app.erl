@@ -8,8 +8,12 @@
 -define(CONNECTIONS_MAX, 1000000).
 -define(BACKLOG, 1024).
 
--spec start(application:start_type(), term()) -> supervisor:startlink_ret().
-start(_, _) -> supervisor:start_link({local, ?MODULE}, ?MODULE, []).
+-spec start(application:start_type(), term()) -> {ok, pid()} | {error, term()}.
+start(_, _) ->
+    case supervisor:start_link({local, ?MODULE}, ?MODULE, []) of
+        {ok, Pid} -> {ok, Pid};
+        {error, Reason} -> {error, Reason}
+    end.
 
 -spec stop(term()) -> ok.
 stop(_) -> ok.

@@ -31,7 +31,7 @@ export const cpuPerMillion = ({ cpu, received }) => (cpu / received.events) * 1e
 const sum = (pids, of) => pids.reduce((total, pid) => total + of(pid), 0);
 
 /** Memory of the server in all and by part, if it has parts, and the kernel's. */
-function memory(server) {
+export function memory(server) {
   const parts = Object.entries(server.parts?.() ?? {});
   return { pss: sum(server.pids(), pssBytes), slab: slabBytes(),
     parts: Object.fromEntries(parts.map(([name, pid]) => [name, pssBytes(pid)])) };
@@ -54,7 +54,7 @@ async function drained(clients) {
 }
 
 /** One stretch of publishing: what was published, what was received, what it cost the server. */
-async function window(server, clients, plan, ...how) {
+export async function window(server, clients, plan, ...how) {
   await clients.ask('mark window');
   const pids = server.pids();
   const before = sum(pids, cpuSeconds);
