@@ -17,7 +17,7 @@ STEPS ?= 100
 .PHONY: help run test build check console bench bench-rivals bench-articles bench-smp bench-million bench-bad-day bench-soak \
 	bench-comeback bench-hooks tabs bench-ketama ketama-peers bench-transport bench-epgsql \
 	bench-postgres epgsql-suites client simulate-clients simulate-cluster faults faults-postgres doors fuzz docs clean \
-	install-run install-test install-console install-rivals install-client \
+	bench-import static install-run install-test install-console install-rivals install-client \
 	check-config native edge release
 
 # The edge into the release, and ./halley.
@@ -42,6 +42,9 @@ build: install-run native release ## build the release and the native programs
 	$(PUT_TOGETHER)
 	@install -D $(NATIVE)/halley-load $(RELEASE)/bin/halley-load
 	@install -D $(NATIVE)/halley $(RELEASE)/bin/halley-cli
+
+static: install-run ## the command line as one static program, _build/static/halley, for other machines
+	@tools/static.sh
 
 check: install-test ## what CI asks of the code itself: formats, lints, types, house rules
 	@tools/check.sh
@@ -80,6 +83,9 @@ bench-comeback: install-test build client ## 10,000 clients of clients/js lose t
 
 bench-hooks: build ## hooks at a rate, while their endpoint is down and the brain is killed (BENCH=)
 	@bench/hooks/run $(BENCH)
+
+bench-import: build ## import 15,000,000 follows, killed twice (BENCH="FOLLOWS KILLS")
+	@node bench/import.mjs $(BENCH)
 
 bench-ketama: install-run ## look-ups of a ring (apps/ketama), the article's port program beside it
 	@rebar3 compile

@@ -32,11 +32,13 @@ test('what `make run` installs needs no graphical packages', (context) => {
   assert.deepEqual(graphical, []);
 });
 
-test('`make run` builds what runs, `make build` the tools for load as well', () => {
+test('`make run` builds what runs, `make build` all other programs as well', () => {
   const steps = (target) => run('make', '--dry-run', target);
   assert.match(steps('run'), /cargo build .* --package halley-edge$/m);
   assert.doesNotMatch(steps('run'), /halley-load/);
-  assert.match(steps('build'), /cargo build [^\n]*Cargo\.toml$/m);
+  assert.match(steps('build'), /cargo build [^\n]* --workspace --exclude halley-cli$/m);
+  assert.match(steps('build'), /cargo build [^\n]* --package halley-cli$/m);
+  assert.doesNotMatch(steps('run'), /halley-cli/);
   assert.match(steps('build'), /halley-load/);
 });
 
