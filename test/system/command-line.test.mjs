@@ -213,6 +213,9 @@ test('exit statuses: no server, no key, the scope, a file', withHalley(async (ha
   const denied = await run(halley, 'publish ann 1', { env: { HALLEY_KEY: key } });
   assert.equal(denied.code, 5);
   assert.match(denied.err, /publish.*\(403 scope_missing\)\n$/);
+  const script = await run(halley, 'publish ann 1 --json', { env: { HALLEY_KEY: key } });
+  const { status, code } = JSON.parse(script.err).error;
+  assert.deepEqual([script.code, script.out, status, code], [5, '', 5, 'scope_missing']);
   writeFileSync(join(halley.folder, 'good.toml'), `url = "${halley.apiUrl}"\nkey = "${key}"\n`);
   assert.equal((await run(halley, 'status --config good.toml')).code, 0);
 }));

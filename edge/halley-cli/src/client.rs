@@ -67,8 +67,8 @@ impl Client {
             .max_redirects(0)
             .timeout_connect(Some(settings.timeout))
             .timeout_resolve(Some(settings.timeout))
-            .timeout_send_body(Some(settings.timeout))
-            .timeout_recv_response(Some(settings.timeout))
+            .timeout_send_body(Some(settings.answer_timeout))
+            .timeout_recv_response(Some(settings.answer_timeout))
             .user_agent(concat!("halley/", env!("CARGO_PKG_VERSION")));
         if is_loopback(base) {
             config = config.proxy(None);

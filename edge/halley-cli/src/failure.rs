@@ -5,7 +5,8 @@
 
 use std::fmt;
 use std::io;
-use std::process::ExitCode;
+
+use serde_json::{Value, json};
 
 /// Exit statuses with their meaning: the table of the reference page.
 pub const STATUSES: [(u8, &str); 8] = [
@@ -80,8 +81,8 @@ impl Failure {
 
     /// The exit status, one of [`STATUSES`].
     #[must_use]
-    pub fn status(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub fn status(&self) -> u8 {
+        match self {
             Self::NoReader => 0,
             Self::Refused(Refusal { status: 401 | 403, .. }) => 5,
             Self::Refused(refusal) if refusal.is_passing() => 4,
@@ -90,7 +91,19 @@ impl Failure {
             Self::Unreachable(_) => 3,
             Self::Elsewhere(_) => 6,
             Self::Io(..) => 7,
-        })
+        }
+    }
+
+    /// For scripts: `{"error":{"status":…,"code":…,"message":…}}`, with the exit status, and the
+    /// server's code or null.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let code = match self {
+            Self::Refused(refusal) if !refusal.code.is_empty() => Some(refusal.code.as_str()),
+            _ => None,
+        };
+        let message = self.to_string();
+        json!({ "error": { "status": self.status(), "code": code, "message": message } })
     }
 }
 
@@ -146,7 +159,19 @@ mod tests {
             (Failure::stdout(io::ErrorKind::BrokenPipe.into()), 0),
             (Failure::stdout(io::ErrorKind::StorageFull.into()), 7),
         ] {
-            assert_eq!(failure.status(), ExitCode::from(status), "{failure:?}");
+            assert_eq!(failure.status(), status, "{failure:?}");
         }
+    }
+    #[test]
+    fn a_script_reads_the_servers_code() {
+        let refusal = Refusal {
+            status: 403,
+            code: "scope_missing".into(),
+            message: "no".into(),
+            retry_after_s: None,
+        };
+        let error = &Failure::Refused(refusal).json()["error"];
+        assert_eq!((&error["status"], &error["code"]), (&json!(5), &json!("scope_missing")));
+        assert!(Failure::Usage("x".into()).json()["error"]["code"].is_null());
     }
 }

@@ -30,19 +30,22 @@ use crate::commands::Context;
 use crate::failure::{Failure, Result};
 
 fn main() -> ExitCode {
-    match run() {
+    let arguments = Arguments::parse();
+    let json = arguments.flags.json;
+    match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if !matches!(failure, Failure::NoReader) {
-                eprintln!("halley: {}", out::shown(&failure.to_string()));
+            match failure {
+                Failure::NoReader => {}
+                _ if json => eprintln!("{}", failure.json()),
+                _ => eprintln!("halley: {}", out::shown(&failure.to_string())),
             }
-            failure.status()
+            ExitCode::from(failure.status())
         }
     }
 }
 
-fn run() -> Result<()> {
-    let arguments = Arguments::parse();
+fn run(arguments: Arguments) -> Result<()> {
     let mut context = Context::new(&arguments.flags)?;
     dispatch(&mut context, arguments.command)?;
     context.out.flush()

@@ -61,8 +61,10 @@ pub struct Settings {
     pub token: Option<String>,
     /// The CAs' file.
     pub ca: Option<PathBuf>,
-    /// For a connection, and for each answer.
+    /// For a connection.
     pub timeout: Duration,
+    /// For each answer: the same, unless a command's requests take longer.
+    pub answer_timeout: Duration,
     /// JSON is printed.
     pub json: bool,
 }
@@ -94,13 +96,15 @@ impl Settings {
             (None, Some(url)) => beside(url),
             (None, None) => server.public,
         };
+        let timeout = Duration::from_secs(flags.timeout.or(file.timeout).unwrap_or(30).max(1));
         Ok(Self {
             url: base(&url.unwrap_or(server.api))?,
             public_url: base(&public_url)?,
             key: flags.key.clone().or(file.key).filter(|key| !key.is_empty()),
             token: flags.token.clone().or(file.token).filter(|token| !token.is_empty()),
             ca: flags.ca.clone().or(file.ca),
-            timeout: Duration::from_secs(flags.timeout.or(file.timeout).unwrap_or(30).max(1)),
+            timeout,
+            answer_timeout: timeout,
             json: flags.json,
         })
     }

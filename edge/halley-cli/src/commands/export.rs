@@ -82,6 +82,8 @@ enum Sink<'a> {
 /// If the server refuses or stays away, an id doesn't fit the form, or the file takes no more.
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = context.api()?;
+    // A wrong address is noticed before a file is there.
+    client.get("/healthz")?;
     let is_json = context.out.is_json();
     let (mut sink, mut done) = open(context, options)?;
     if done.users > 0 {

@@ -27,11 +27,13 @@ use ureq::http::Method;
 use self::blocks::{Block, Blocks};
 use self::state::{Done, Job};
 use super::Context;
-use crate::client::{Client, patiently};
+use crate::client::{Client, Door, patiently};
 use crate::failure::{Failure, Result};
 use crate::out::{cell, count, shown};
 use crate::progress::Progress;
 
+/// A block that is sent again before the server is through with it makes the server slower still.
+const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(120);
 /// How often the state is written.
 const SAVE_EVERY: Duration = Duration::from_millis(500);
 /// Errors that are shown; the others are counted.
@@ -85,8 +87,12 @@ struct Sender<'a> {
 /// # Errors
 /// If the file can't be read, the server refuses a request or a line, or stays away.
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
-    let client = context.api()?;
+    let mut settings = context.settings.clone();
+    settings.answer_timeout = settings.answer_timeout.max(ANSWER_TIMEOUT_MIN);
+    let client = Client::new(&settings, Door::Api)?;
     let (mut input, path) = open(options)?;
+    // A wrong address is noticed now, and not when the patience is over.
+    client.get("/healthz")?;
     let (job, mut done) = match (&path, &mut input) {
         (Some(path), Input::File(file)) => begin(&context.settings.url, options, path, file)?,
         _ => (None, Done::default()),

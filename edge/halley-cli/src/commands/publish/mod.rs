@@ -19,6 +19,10 @@ use crate::random::random_id;
 /// The most of stdin that is one event's data; the server's own bound is below it.
 const DATA_BYTES_MAX: u64 = 16 << 20;
 
+/// A person who waits wants to know soon; what writes into a pipe outlives a server's restart.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PIPE_PATIENCE: Duration = Duration::from_secs(30);
+
 /// What to publish.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -45,9 +49,10 @@ pub struct Options {
     /// When the server answers: when the event is on disk, or at once
     #[arg(long, value_parser = ["disk", "memory"], requires = "subject")]
     ack: Option<String>,
-    /// Seconds for which an event without an answer is sent again, under the same id
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    patience: u64,
+    /// Seconds for which an event without an answer is sent again, under the same id [default: 5;
+    /// 30 for events from stdin]
+    #[arg(long, value_name = "SECONDS")]
+    patience: Option<u64>,
 }
 
 /// Publishes.
@@ -55,10 +60,11 @@ pub struct Options {
 /// # Errors
 /// If an event was refused, or has no answer when the patience is over.
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
-    let patience = Duration::from_secs(options.patience);
     if options.subject.is_none() && options.to.is_empty() {
+        let patience = options.patience.map_or(PIPE_PATIENCE, Duration::from_secs);
         return pipe::run(context, patience);
     }
+    let patience = options.patience.map_or(PATIENCE, Duration::from_secs);
     let event = event(options)?;
     let client = context.api()?;
     let answer = patiently(patience, || {
