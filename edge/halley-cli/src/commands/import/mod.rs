@@ -91,12 +91,12 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     settings.answer_timeout = settings.answer_timeout.max(ANSWER_TIMEOUT_MIN);
     let client = Client::new(&settings, Door::Api)?;
     let (mut input, path) = open(options)?;
-    // A wrong address is noticed now, and not when the patience is over.
-    client.get("/healthz")?;
     let (job, mut done) = match (&path, &mut input) {
         (Some(path), Input::File(file)) => begin(&context.settings.url, options, path, file)?,
         _ => (None, Done::default()),
     };
+    // A wrong address is noticed now, and not when the patience is over.
+    client.get("/healthz")?;
     let before = done.lines;
     if before > 0 {
         eprintln!("going on behind line {}, where the run before ended", count(before));
