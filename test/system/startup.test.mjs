@@ -176,7 +176,7 @@ test('a command that is asked for help helps, and one that is misspelt does noth
     }
     for (const [command, words] of [
       ['start', '`./halley foreground` runs Halley'], ['stop', '`./halley drain` stops Halley'],
-      ['reload', 'SIGHUP to `./halley foreground`'], ['status', '/readyz'],
+      ['reload', 'SIGHUP to `./halley foreground`'],
       ['drian', '`./halley help` lists them'],
     ]) {
       const { code, stdout, stderr } = await halley.command(command);
