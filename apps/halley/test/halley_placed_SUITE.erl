@@ -19,9 +19,9 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [a_row_raises_all_written_heads, follow_counts_from_its_place, unfollow_ends_at_its_place,
-     what_changes_nothing, several_changes_of_a_pair, applied_again, for_the_history_alone,
-     the_next_row_finds_it, caught_up_by_places, nothing_is_drawn, after_a_takeover,
-     after_a_restart, forgotten].
+     what_changes_nothing, several_changes_of_a_pair, beyond_the_bound_of_a_user, applied_again,
+     for_the_history_alone, the_next_row_finds_it, caught_up_by_places, nothing_is_drawn,
+     after_a_takeover, after_a_restart, forgotten].
 
 init_per_testcase(_, Config) ->
     ok = application:set_env(halley, order, list_to_tuple([?MODULE || _ <- shards()])),
@@ -128,6 +128,21 @@ several_changes_of_a_pair(_) ->
     ?assertEqual([last(2), last(2) - 1, last(2) - 3], halley_history:changes(<<"ann">>, 0)),
     ?assertEqual({ok, [changed, changed]}, change(3, [{remove, Pair}, {add, Pair}])),
     ?assertEqual([<<"bob">>], following(<<"ann">>)).
+
+%% Two brains at once have each admitted what was the user's last follow. A brain that refused one
+%% of them could never go on in the log.
+beyond_the_bound_of_a_user(_) ->
+    ok = halley_test_brain:limits(#{follows_per_user_max => 2}),
+    Adds = fun(Subjects) -> [{add, {<<"ann">>, Subject}} || Subject <- Subjects] end,
+    _ = [number(Subject) || Subject <- [<<"cid">>, <<"dan">>, <<"gil">>]],
+    ?assertEqual({ok, [changed]}, change(1, Adds([<<"bob">>]))),
+    ?assertEqual({ok, [changed, changed]}, change(2, Adds([<<"cid">>, <<"dan">>]))),
+    ?assertEqual({ok, [changed, changed]}, change(3, Adds([<<"new">>, <<"newer">>]))),
+    ?assertEqual(5, halley_follows:count_following(<<"ann">>)),
+    %% The bound is for requests.
+    [?assertMatch({ok, #{added := 0, errors := [{0, too_many_follows}]}},
+                  halley_follows:follow([{<<"ann">>, Subject}]))
+     || Subject <- [<<"gil">>, <<"newest">>]].
 
 %% The history had it, and the follows didn't, or both did.
 applied_again(_) ->

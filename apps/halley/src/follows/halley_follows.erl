@@ -90,10 +90,10 @@ asked(Operation, Pairs) ->
 stored(add, Pairs) -> followed(change({add, anybody}, Pairs, to_record));
 stored(remove, Pairs) -> unfollowed(change(remove, Pairs, to_record)).
 
-%% The same for changes that the history has already, or needs no record of. For
-%% `halley_follows_applied'.
+%% The same for changes that the history has already, or needs no record of. They were admitted
+%% where they were requested, so `follows_per_user_max' refuses none. For `halley_follows_applied'.
 -spec recorded(add | remove, [{binary(), binary()}]) -> changed().
-recorded(add, Pairs) -> change({add, anybody}, Pairs, recorded);
+recorded(add, Pairs) -> change({add, admitted}, Pairs, recorded);
 recorded(remove, Pairs) -> change(remove, Pairs, recorded).
 
 %% What a backend asks before it makes follows: the pairs that `follow/1' would take, each with its
@@ -222,8 +222,7 @@ settle_self(Operation, Self) ->
 settle_unknown(_, [], Keys) -> {Keys, []};
 settle_unknown(remove, _, Keys) -> {Keys, []};
 settle_unknown({add, Asker}, Valid, Keys) ->
-    Max = halley_limits:get(follows_per_user_max),
-    {Fitting, TooMany} = halley_follows_bound:fitting(Valid, Keys, Max),
+    {Fitting, TooMany} = fitting(Asker, Valid, Keys),
     Errors = counted(too_many_follows, [{Index, too_many_follows} || {Index, _, _} <- TooMany]),
     NewIds = new_ids(Fitting, none),
     case halley_ids:intern(NewIds, purpose(Asker)) of
@@ -242,8 +241,12 @@ settle_unknown({add, Asker}, Valid, Keys) ->
                    ++ Errors}
     end.
 
-purpose(anybody) -> follow;
-purpose({user, User}) -> {follow, fun(New) -> halley_user_rate:take_ids(User, New) end}.
+fitting(admitted, Valid, _) -> {Valid, []};
+fitting(_, Valid, Keys) ->
+    halley_follows_bound:fitting(Valid, Keys, halley_limits:get(follows_per_user_max)).
+
+purpose({user, User}) -> {follow, fun(New) -> halley_user_rate:take_ids(User, New) end};
+purpose(_) -> follow.
 
 too_many_new([], _) ->
     [];

@@ -5,6 +5,8 @@
                  pairs :: pos_integer(),
                  %% Most pairs of one user.
                  most :: pos_integer(),
+                 %% Whether `follows_per_user_max' is for it.
+                 is_bounded :: boolean(),
                  refused = [] :: [halley_pages:key()],
                  following :: halley_pages:packed(),
                  followers :: halley_pages:packed(),

@@ -8,7 +8,8 @@
 %% of a page full of such users only the fences are read. Users are counted only if they have more
 %% than two pages, or if the bound is small.
 %%
-%% Follows from before the bound was lowered stay; what is followed already is never refused.
+%% Follows from before the bound was lowered stay; what is followed already is never refused, nor is
+%% what was admitted elsewhere (`halley_follows_applied').
 %%
 %% Not here: how many ids there may be (halley_ids), and how many changes may wait.
 -module(halley_follows_bound).

@@ -18,7 +18,8 @@
 %% checked before it is written, so the journal has nothing that was refused. If one of its users
 %% may be near the bound, the group before it is committed first, so that the tables are complete.
 %% This isn't needed if all of it is followed already: then no user gets further than the tables
-%% say, even if the removal of such a follow is waiting.
+%% say, even if the removal of such a follow is waiting. A change that was admitted elsewhere
+%% (`halley_follows_applied') isn't checked: all brains of a log must have it.
 %%
 %% Numbers that nothing refers to leave and are freed here (`halley_ids', `halley_ids_sweep'), so
 %% that no change comes in between. Every change says in which *epoch* its numbers were looked up.
@@ -229,10 +230,10 @@ judge(#change{following = Following} = Change, State) ->
             judge(Change, committed(State))
     end.
 
-is_near(#change{operation = add, following = Following, most = Most}, State) ->
+is_near(#change{operation = add, is_bounded = true, following = Following, most = Most}, State) ->
     halley_follows_bound:is_near(Following, bound() - Most - State#state.waiting_most)
         andalso halley_follows_bound:is_news(Following);
-is_near(#change{operation = remove}, _) ->
+is_near(#change{}, _) ->
     false.
 
 bound() -> halley_limits:get(follows_per_user_max).

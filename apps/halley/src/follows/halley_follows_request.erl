@@ -13,7 +13,8 @@
 
 -include("halley_follows.hrl").
 
-%% Whether the history gets records of the changes by this call, or its caller has seen to that.
+%% Whether the history gets records of the changes by this call, or its caller has seen to that:
+%% then they were admitted elsewhere, and no bound is for them.
 -type history() :: to_record | recorded.
 
 %% Pairs that wait for the owner.
@@ -51,7 +52,7 @@ change(Operation, Keys, Epoch, History) ->
     Following = lists:usort(Keys),
     Most = halley_follows_bound:most(Following),
     Packed = halley_pages:pack(Following),
-    case refused(Operation, Packed, Most) of
+    case refused(History, Operation, Packed, Most) of
         [] -> change(Operation, Following, Packed, Most, Epoch, History);
         Refused ->
             case change(Operation, lists:subtract(Following, Refused), Epoch, History) of
@@ -65,6 +66,7 @@ change(Operation, Following, Packed, Most, Epoch, History) ->
     Followers = lists:sort([halley_pages:swap(Key) || Key <- Following]),
     Change = #change{from = caller, operation = Operation, pairs = length(Following), most = Most,
                      following = Packed, followers = halley_pages:pack(Followers),
+                     is_bounded = History =:= to_record,
                      numbers = new_numbers(Operation, Following), epoch = Epoch},
     case reserve(Change#change.pairs) of
         true ->
@@ -87,8 +89,9 @@ recorded(to_record, remove, Following) -> written(halley_unfollows:record(Follow
 written({error, history_failed}) -> {error, {store_failed, history_failed}};
 written(Recorded) -> Recorded.
 
-refused(remove, _, _) -> [];
-refused(add, Packed, Most) ->
+refused(recorded, _, _, _) -> [];
+refused(_, remove, _, _) -> [];
+refused(_, add, Packed, Most) ->
     case halley_follows_bound:is_near(Packed, bound() - Most) of
         true -> halley_follows_bound:refused(Packed, bound());
         false -> []
