@@ -7,7 +7,7 @@
 -include("support/halley_wait.hrl").
 
 -compile([export_all, nowarn_export_all]).
--import(halley_missed_helper, [cursor/0, missed/2, ids/1, caught_up/3]).
+-import(halley_missed_helper, [cursor/0, missed/2, given/2, ids/1, caught_up/3]).
 -import(halley_test_brain, [event/0, no_event/0, link_with/1, number/1]).
 
 %% The rows below begin there, and each has so many seqs.
@@ -21,7 +21,7 @@ all() ->
     [a_row_raises_all_written_heads, follow_counts_from_its_place, unfollow_ends_at_its_place,
      what_changes_nothing, several_changes_of_a_pair, beyond_the_bound_of_a_user, applied_again,
      for_the_history_alone, the_next_row_finds_it, caught_up_by_places, nothing_is_drawn,
-     after_a_takeover, after_a_restart, forgotten].
+     cursor_of_a_brain_that_is_further, after_a_takeover, after_a_restart, forgotten].
 
 init_per_testcase(_, Config) ->
     ok = application:set_env(halley, order, list_to_tuple([?MODULE || _ <- shards()])),
@@ -195,6 +195,19 @@ nothing_is_drawn(_) ->
     {ok, _} = unfollow(3, <<"ann">>, <<"bob">>),
     {ok, _} = halley_forgetting:applied(<<"bob">>, last(4), ?AT),
     ?assertEqual(last(4), halley_history:drawn()).
+
+%% It has applied a row that this one hasn't. The client gets that row's events again, and lacks
+%% none.
+cursor_of_a_brain_that_is_further(_) ->
+    _ = event_row(1, <<"ann">>),
+    Further = halley_cursor:encode(halley_history:store(), erlang:system_time(second),
+                                   list_to_tuple([last(2) || _ <- shards()])),
+    {ok, Replay} = halley_replay:new(<<"ann">>, Further),
+    Limits = #{events_max => 256, bytes_max => 131072},
+    ?assertEqual([], ids(given(Replay, Limits))),
+    Ids = [event_row(N, <<"ann">>) || N <- [2, 3]],
+    ?assertEqual(Ids, ids(given(Replay, Limits))),
+    ?assertEqual(tl(Ids), ids(missed(<<"ann">>, Further))).
 
 %% The owner of the follows dies, and the next one writes a checkpoint.
 after_a_takeover(_) ->

@@ -38,7 +38,7 @@ process(Shard) ->
 
 -spec whose() -> own | other.
 whose() ->
-    element(1, persistent_term:get(?MODULE)).
+    element(1, persistent_term:get(?MODULE, {own})).
 
 %% Sends a group that another process has ordered to one of the brain's shards. Each shard gets each
 %% group, also without an event of its own, as its head moves to `Last'. The groups come in the

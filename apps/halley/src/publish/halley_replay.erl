@@ -140,10 +140,16 @@ new(Whose, true, At, Vector) ->
     %% Nobody was given what was never drawn. A gap's cursor may be above all heads: what hides a
     %% user's past is in no shard's order, nor is a follow, behind which the floor can be.
     case halley_vector:largest(Vector) > halley_history:drawn() of
-        true -> from_now(Whose, malformed, 0);
+        true -> ahead(halley_order:whose(), Whose, At, Vector);
         false -> above_forgotten(#replay{whose = Whose, vector = Vector, at = At,
                                          since = halley_cursor:lacks_since_ms(At)})
     end.
+
+%% In a log of several brains another one may have given events that this one gets only now. They
+%% come again.
+ahead(own, Whose, _, _) -> from_now(Whose, malformed, 0);
+ahead(other, Whose, At, Vector) ->
+    new(Whose, true, At, halley_vector:lowest(Vector, halley_history:heads())).
 
 %% Nothing was missed so far.
 from_here(Whose) ->
