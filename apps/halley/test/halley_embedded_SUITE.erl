@@ -7,7 +7,8 @@
 -compile([export_all, nowarn_export_all]).
 
 all() -> [each_event_once_over_deaths, kinds_of_events, gap_stands_in_its_place,
-          many_come_in_batches, text_of_an_event, settings].
+          gaps_make_no_batch_longer, many_come_in_batches, all_wait_for_the_log, text_of_an_event,
+          settings].
 
 init_per_testcase(settings, Config) -> Config;
 init_per_testcase(_, Config) -> halley_test_brain:start(Config).
@@ -71,6 +72,35 @@ gap_stands_in_its_place(_) ->
     _ = halley_test_brain:publish(<<"eve">>, 1),
     {ok, #{items := [{gap, #{reason := too_old}}, {event, #{data := 1}}]}} =
         halley:read(<<"eve">>, Before).
+
+gaps_make_no_batch_longer(_) ->
+    Cursor = halley:cursor(),
+    [_, Second, Third | _] = halley_test_brain:publish_all([{<<"fay">>, N}
+                                                            || N <- lists:seq(1, 6)]),
+    _ = [begin {ok, Seq} = halley_history:find(Id), halley_test_brain:damage(Seq) end
+         || Id <- [Second, Third]],
+    ?assertEqual([1, 4, 5, 6], twos(Cursor)).
+
+twos(Cursor) ->
+    {ok, #{items := Items, cursor := Next, more := More}} =
+        halley:read(<<"fay">>, Cursor, #{events_max => 2}),
+    Events = [N || {event, #{data := N}} <- Items],
+    ?assert(length(Events) =< 2),
+    Events ++ case More of true -> twos(Next); false -> [] end.
+
+%% An event makes all its sessions wait at once, also more than may wait of others. The log stands
+%% still meanwhile.
+all_wait_for_the_log(_) ->
+    Cursor = halley:cursor(),
+    Far = list_to_tuple([1 bsl 60 || _ <- lists:seq(1, halley_shards:count())]),
+    _ = [ets:insert(halley_history_waiting, {make_ref(), Far, self()})
+         || _ <- lists:seq(1, 10000)],
+    ok = sys:suspend(halley_history_log),
+    {ok, _} = halley:publish(<<"kim">>, 1, #{ack => memory}),
+    Reader = halley_test_brain:spawn_actor(fun() -> halley:read(<<"kim">>, Cursor) end),
+    halley_test_brain:wait(fun() -> ets:info(halley_history_waiting, size) =:= 10001 end),
+    ok = sys:resume(halley_history_log),
+    ?assertMatch({ok, #{items := [{event, #{data := 1}}]}}, halley_test_brain:join(Reader)).
 
 many_come_in_batches(_) ->
     Cursor = halley:cursor(),

@@ -82,18 +82,19 @@ waited_in_vain() ->
     ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 10000 end),
     {Us, timeout} = timer:tc(fun() -> halley_history:await(Heads, 60000) end),
     ?assert(Us < 30000000),
+    Session = spawn_monitor(fun() -> exit(halley_history:await_as_session(Heads, 60000)) end),
+    ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 10001 end),
     {Killed, Others} = lists:split(100, Waiting),
     [exit(Pid, kill) || Pid <- Killed],
     ?H:until(fun() -> not lists:any(fun is_process_alive/1, Killed) end),
     Late = spawn_monitor(fun() -> exit(halley_history:await(Heads, 60000)) end),
-    ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 9901 end),
+    ?H:until(fun() -> ets:info(halley_history_waiting, size) =:= 9902 end),
     %% One that goes on waiting isn't refused.
     {later, Ref} = halley_history:notify(Heads),
     ok = halley_history_log:mark(3, Seq),
     receive {history_written, Ref} -> ok after 60000 -> error(not_notified) end,
-    receive {'DOWN', Monitor, process, Pid, Result} when {Pid, Monitor} =:= Late ->
-        ?assertEqual(ok, Result)
-    end,
+    [receive {'DOWN', Monitor, process, Pid, Result} -> ?assertEqual(ok, Result) end
+     || {Pid, Monitor} <- [Session, Late]],
     ?H:until(fun() -> not lists:any(fun is_process_alive/1, Others) end),
     ?assertEqual(0, ets:info(halley_history_waiting, size)).
 

@@ -17,7 +17,7 @@
 
 -export([new/0, draw/1, draw/2, has_room/0, mark/1, reached/2, mark_reached/1]).
 -export([heads/0, written/0, floor/0, store/0, cursor/1, adopt/2, wipe/2]).
--export([notify/1, await/2]).
+-export([notify/1, await/2, await_as_session/2]).
 -export([refusing/0, refusing/1, append/3, claim/2, shard_started/1]).
 -export([unfollowed/1, followed/2, placed/2]).
 -export([drawn/0, forget/1, forgotten/1, kept/1, room_to_keep/3]).
@@ -150,6 +150,11 @@ notify(Vector) -> halley_history_waiting:notify(Vector).
 %% Waits until the written heads have reached a vector.
 -spec await(vector(), timeout()) -> ok | timeout.
 await(Vector, TimeoutMs) -> halley_history_waiting:await(Vector, TimeoutMs).
+
+%% The same for a process that is a session: `timeout' never comes sooner because many wait.
+-spec await_as_session(vector(), timeout()) -> ok | timeout.
+await_as_session(Vector, TimeoutMs) ->
+    halley_history_waiting:await_as_session(Vector, TimeoutMs).
 
 %% Why nothing may be published now, by these. Asked before any part of an event is accepted.
 -spec refusing() -> overloaded | halley_history_atomics:refusing().

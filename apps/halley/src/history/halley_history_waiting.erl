@@ -9,10 +9,12 @@
 %% its mailbox would grow with each request for a page that has waited in vain.
 %%
 %% Bound: a process that waits without a time has one row. Of those with a time, which may be killed
-%% meanwhile, there are ?FOR_A_TIME_MAX; rows of the dead go before one is refused.
+%% meanwhile, there are ?FOR_A_TIME_MAX; rows of the dead go before one is refused. Sessions are
+%% never refused: an event makes all that follow its subject wait at once. They have a row each, and
+%% one wait in ?FOR_A_TIME_MAX takes rows of the dead away.
 -module(halley_history_waiting).
 
--export([new/0, notify/1, await/2, reached/0]).
+-export([new/0, notify/1, await/2, await_as_session/2, reached/0]).
 
 -define(FOR_A_TIME_MAX, 10000).
 
@@ -46,6 +48,13 @@ await(Vector, TimeoutMs) ->
         true -> await_notice(notify(Vector), TimeoutMs)
     end.
 
+-spec await_as_session(halley_history:vector(), timeout()) -> ok | timeout.
+await_as_session(Vector, TimeoutMs) ->
+    Notice = notify(Vector),
+    _ = [forget_the_dead()
+         || {later, Ref} <- [Notice], erlang:phash2(Ref, ?FOR_A_TIME_MAX) =:= 0],
+    await_notice(Notice, TimeoutMs).
+
 await_notice(written, _) ->
     ok;
 await_notice({later, Ref}, TimeoutMs) ->
@@ -61,9 +70,12 @@ has_room() ->
     ets:info(?MODULE, size) < ?FOR_A_TIME_MAX orelse has_room_without_the_dead().
 
 has_room_without_the_dead() ->
-    _ = [ets:delete(?MODULE, Ref) || {Ref, _, Pid} <- ets:tab2list(?MODULE),
-                                     not is_process_alive(Pid)],
+    ok = forget_the_dead(),
     ets:info(?MODULE, size) < ?FOR_A_TIME_MAX.
+
+forget_the_dead() ->
+    lists:foreach(fun({Ref, _, Pid}) -> is_process_alive(Pid) orelse ets:delete(?MODULE, Ref) end,
+                  ets:tab2list(?MODULE)).
 
 %% For the log, when the written heads may have moved.
 -spec reached() -> ok.

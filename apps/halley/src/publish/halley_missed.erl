@@ -10,8 +10,8 @@
 %% message lacks nothing: what the message is about was drawn before the call. It never gets an
 %% event that a brain which is killed forgets.
 %%
-%% It is for few events a call. A replay of very much yields and goes on in the same call: a batch
-%% is bounded, the time until it is found is not.
+%% It is for few events a call. A replay of very much yields and goes on in the same call, and so
+%% does one behind a gap: a batch is bounded, the time until it is found is not.
 -module(halley_missed).
 
 -export([now/0, read/3]).
@@ -39,7 +39,7 @@ now() ->
     | {error, unavailable}.
 read(User, Cursor, Options) ->
     Heads = halley_history:heads(),
-    case halley_history:await(Heads, ?WRITE_MS_MAX) of
+    case halley_history:await_as_session(Heads, ?WRITE_MS_MAX) of
         ok ->
             Reader = halley_history_reader:new(),
             {Result, Last} = begun(halley_replay:new(User, Cursor), limits(Options),
@@ -61,9 +61,15 @@ next(Replay, Before, Limits, As, Reader) ->
     Take = fun(Body, Cursor, Items) -> [{event, event(As, Body, Cursor)} | Items] end,
     case halley_replay:next(Replay, halley_history:written(), Limits, Take, Before, Reader) of
         {Items, yield, Next, Later} -> next(Next, Items, Limits, As, Later);
-        {Items, {gap, Gap}, Next, Later} -> next(Next, [{gap, Gap} | Items], Limits, As, Later);
-        {Items, What, Next, Later} -> {result(Items, Next, What =:= more), Later}
+        {Items, {gap, Gap}, Next, Later} ->
+            Left = maps:get(events_max, Limits) - (length(Items) - length(Before)),
+            behind(Next, [{gap, Gap} | Items], Limits#{events_max := Left}, As, Later);
+        {Items, What, Next, Later} ->
+            {result(Items, Next, What =:= more), Later}
     end.
+
+behind(Replay, Items, #{events_max := 0}, _, Reader) -> {result(Items, Replay, true), Reader};
+behind(Replay, Items, Limits, As, Reader) -> next(Replay, Items, Limits, As, Reader).
 
 result(Items, Replay, More) ->
     #{items => lists:reverse(Items), cursor => halley_replay:cursor(Replay), more => More}.
