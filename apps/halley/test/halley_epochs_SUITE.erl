@@ -16,7 +16,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [cursors_of_the_store_before, cursor_beyond_the_end, several_epochs, ids_are_of_the_epoch,
+    [cursors_of_the_store_before, cursor_beyond_the_end, several_epochs, an_epoch_that_ends_lower,
+     ids_are_of_the_epoch,
      links_sync_again, after_a_restart, a_list_that_is_damaged, emptied, emptied_and_followed_again,
      emptied_below_what_was, emptied_and_restarted].
 
@@ -86,6 +87,17 @@ several_epochs(_) ->
     ?assertEqual([A, B, C], ids(missed(<<"ann">>, cursor(Store, 0)))),
     ?assertEqual([C], ids(missed(<<"ann">>, cursor(?NEXT, 2)))),
     ?assertEqual([other_store], missed(<<"ann">>, cursor(Store, 2))).
+
+%% Rows 2 and 3 of the first store were lost before this brain had them.
+an_epoch_that_ends_lower(_) ->
+    Store = halley_history:store(),
+    A = event_row(1, <<"ann">>),
+    ok = halley_order:adopt(?NEXT, last(3)),
+    ok = halley_order:adopt(?AFTER_NEXT, last(1)),
+    Others = [event_row(N, <<"ann">>) || N <- [2, 3]],
+    ?assertEqual([A | Others], ids(missed(<<"ann">>, cursor(Store, 0)))),
+    ?assertEqual([other_store], missed(<<"ann">>, cursor(Store, 2))),
+    ?assertEqual([other_store], missed(<<"ann">>, cursor(?NEXT, 2))).
 
 ids_are_of_the_epoch(_) ->
     A = event_row(1, <<"ann">>),

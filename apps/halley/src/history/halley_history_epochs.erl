@@ -64,7 +64,9 @@ adopt(Store, End) ->
         Store ->
             ok;
         Before ->
-            Older = lists:sublist([{Before, End} | lists:keydelete(Store, 1, older())], ?OLDER_MAX),
+            %% The log has lost the rows that an older store had above `End'.
+            Ended = [{S, min(E, End)} || {S, E} <- older(), S =/= Store],
+            Older = lists:sublist([{Before, End} | Ended], ?OLDER_MAX),
             case write(Store, Older) of
                 ok ->
                     %% Readers of the list compare with the store: that comes last.
