@@ -56,17 +56,22 @@ handle_call(_, _, State) ->
 handle_cast({members, Members}, State = #state{me = Me}) ->
     {noreply, lists:foldl(fun member/2, State, lists:keydelete(Me, 1, Members))}.
 
-member({Name, Address}, State = #state{links = Links}) ->
-    case {place(Address), named(Name, State)} of
-        {{ok, Place}, {ok, Node, Named}} ->
+%% A name becomes an atom only if there is a place to dial.
+member({Name, Address}, State) ->
+    case place(Address) of
+        {ok, Place} -> placed(Name, Address, Place, State);
+        error -> strange(Name, Address, State)
+    end.
+
+placed(Name, Address, Place, State = #state{links = Links}) ->
+    case named(Name, State) of
+        {ok, Node, Named} ->
             ok = teleport:add_peer(Node, Place),
             case Links of
                 #{Name := _} -> Named;
                 #{} -> dial(Name, Node, Named)
             end;
-        {error, _} ->
-            strange(Name, Address, State);
-        {_, none} ->
+        none ->
             strange(Name, Address, State)
     end.
 
