@@ -14,7 +14,9 @@ handle(Request) ->
     try route(mochiweb_request:get(method, Request), Path, Query, Request)
     catch throw:{Status, Code, Message} ->
         Body = jiffy:encode(#{error => #{code => Code, message => Message}}),
-        mochiweb_request:respond({Status, [{"Content-Type", "application/json"}], Body}, Request)
+        Later = [{"Retry-After", "1"} || Status =:= 429 orelse Status =:= 503],
+        Headers = [{"Content-Type", "application/json"} | Later],
+        mochiweb_request:respond({Status, Headers, Body}, Request)
     end.
 
 route('GET', [<<"test">>, User], _, Request) ->
@@ -39,7 +41,11 @@ route('GET', [<<"v1">>, <<"poll">>], Query, Request) ->
     Answer = halley_mochiweb_stream:poll(User, Cursor, TimeoutMs, Request),
     ok = halley:logout(self()),
     Headers = [{"Content-Type", "application/json"}, {"Cache-Control", "no-store"}],
-    Answer =:= gone orelse mochiweb_request:respond({200, Headers, Answer}, Request);
+    case Answer of
+        gone -> gone;
+        unavailable -> throw({503, unavailable, <<"the disk stands still; poll again later">>});
+        _ -> mochiweb_request:respond({200, Headers, Answer}, Request)
+    end;
 route(_, [<<"v1">>, Name], _, _) when Name =:= <<"stream">>; Name =:= <<"poll">> ->
     throw({405, method_not_allowed, <<"there is GET alone">>});
 route(_, _, _, _) ->

@@ -108,8 +108,10 @@ chunk(Text, _) -> [integer_to_list(iolist_size([Text]), 16), "\r\n", Text, "\r\n
 send(Data, #stream{socket = Socket} = Stream) ->
     case gen_tcp:send(Socket, Data) of ok -> ok; {error, _} -> ended(Stream) end.
 
-%% Of a client that has left, `gone'. What it sends early is put back for mochiweb.
--spec poll(binary(), none | binary(), non_neg_integer(), Request :: tuple()) -> iodata() | gone.
+%% Of a client that has left, `gone'; while the log stands still, `unavailable'. What a client sends
+%% early is put back for mochiweb.
+-spec poll(binary(), none | binary(), non_neg_integer(), Request :: tuple()) ->
+    iodata() | gone | unavailable.
 poll(User, Given, TimeoutMs, Request) ->
     Socket = mochiweb_request:get(socket, Request),
     ok = inet:setopts(Socket, [{active, once}, {packet, raw}]),
@@ -132,6 +134,8 @@ polled(User, {ok, #{items := [], cursor := Next, more := false}} = Empty, Timer)
 polled(_, Result, _) ->
     answer(Result).
 
+answer({error, unavailable}) ->
+    unavailable;
 answer({ok, #{items := Items, cursor := Next, more := More}}) ->
     ["{", [[gap(Gap), ","] || {gap, Gap} <- Items], "\"events\":[",
      lists:join(",", [Json || {event, #{json := Json}} <- Items]), "],\"cursor\":\"", Next, "\"",
