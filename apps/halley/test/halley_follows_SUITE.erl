@@ -97,6 +97,12 @@ users_in_pages(_) ->
     ?assertEqual(Users, pages(Page, Page(start))),
     {ok, _} = halley_follows:unfollow([{<<"user-2">>, <<"star">>}]),
     ?assertMatch({[<<"user-1">>, <<"user-3">>], _}, halley_follows_users:page(start, 2)),
+    %% The last user of a page has left, and is back with another number: the others come next.
+    Left = halley_ids:lookup(<<"user-2">>),
+    ok = halley_ids_index:remove([{<<"user-2">>, Left}]),
+    ok = halley_ids_pages:clear([Left]),
+    {ok, #{added := 1}} = halley_follows:follow([{<<"user-2">>, <<"star">>}]),
+    ?assertMatch({[<<"user-3">> | _], _}, Page(Next)),
     %% A page ends at its bound, also where it has found no user.
     {ok, _} = halley_follows:unfollow([{User, <<"star">>} || User <- Users]),
     {ok, _} = halley_follows:follow([{<<"the last">>, <<"star">>}]),
