@@ -3,56 +3,16 @@
 // (docs/reference/command-line.md).
 
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { api, follow, sessionsOf } from '../lib/client.mjs';
-import { freePort, LAUNCHER, start, test } from '../lib/halley.mjs';
+import { follow, sessionsOf } from '../lib/client.mjs';
+import { begin, json, run, withHalley } from '../lib/command-line.mjs';
+import { freePort, LAUNCHER, test } from '../lib/halley.mjs';
 import { until } from '../lib/wait.mjs';
 
 const RELEASE = `${process.env.REBAR_BASE_DIR ?? '_build'}/default/rel/halley`;
-
-/** What a test that fails leaves running would keep this file from its end. */
-const begun = new Set();
-
-/** Starts `./halley words…` there: `{child, ended}`, `ended` resolves to `{code, out, err}`. */
-function begin(halley, words, { input, env = {} } = {}) {
-  const settings = { ...process.env, ...halley.settings, HALLEY_TIMEOUT: '10', ...env };
-  const child = spawn(LAUNCHER, words, { cwd: halley.folder, env: settings });
-  begun.add(child);
-  child.on('close', () => begun.delete(child));
-  let [out, err] = ['', ''];
-  child.stdout.on('data', (data) => { out += data; });
-  child.stderr.on('data', (data) => { err += data; });
-  child.stdin.on('error', () => {}); // it may end before it has read all
-  if (input !== undefined) child.stdin.end(input);
-  const ended = once(child, 'close').then(([code]) => ({ code, out, err }));
-  return { child, ended, output: () => out };
-}
-
-const run = (halley, line, options) =>
-  begin(halley, Array.isArray(line) ? line : line.split(' '), { input: '', ...options }).ended;
-
-/** Runs it and insists on its status; gives what `--json` printed, a value for each line. */
-async function json(halley, line, { code = 0, ...options } = {}) {
-  const words = Array.isArray(line) ? line : line.split(' ');
-  const told = await run(halley, [...words, '--json'], options);
-  assert.equal(told.code, code, JSON.stringify({ words, ...told }));
-  return told.out.split('\n').filter(Boolean).map((text) => JSON.parse(text));
-}
-
-/** A Halley for the body of a test. */
-const withHalley = (body, options) => async (context) => {
-  const halley = await start(options);
-  try {
-    await body(halley, context);
-  } finally {
-    for (const child of begun) child.kill();
-    halley.killAll();
-  }
-};
 
 test('status, follows and lists, in words and as JSON', withHalley(async (halley) => {
   const [status] = await json(halley, 'status');
@@ -124,6 +84,20 @@ test('publish from a pipe: each line has its answer, in its order', withHalley(a
   assert.deepEqual(told, { code: 0, out: '25,000 events published\n', err: '' });
   const newest = await json(halley, 'events m --limit 3');
   assert.deepEqual(newest.map((event) => event.data), [24_999, 24_998, 24_997]);
+
+  // A line of other bytes than UTF-8 is refused, not changed.
+  const latin = '{"subject":"l","data":"caf\xe9"}\n{"subject":"l","data":1}\n';
+  const bytes = { input: Buffer.from(latin, 'latin1'), code: 1 };
+  const [other, good] = await json(halley, 'publish', bytes);
+  assert.deepEqual([other.line, other.error.message, good.line], [1, 'it isn\'t UTF-8', 2]);
+
+  // A reader of the results that goes away is a failure: later lines aren't published.
+  const left = begin(halley, ['publish', '--json']);
+  left.child.stdout.destroy();
+  left.child.stdin.end('{"subject":"s","data":1}\n');
+  const failed = await left.ended;
+  assert.equal(failed.code, 7);
+  assert.match(failed.err, /"status":7/);
 
   // A line that comes alone is answered at once, while the pipe stays open.
   const slow = begin(halley, ['publish', '--json']);
@@ -205,7 +179,9 @@ test('exit statuses: no server, no key, the scope, a file', withHalley(async (ha
   assert.deepEqual([away.code, away.out], [3, '']);
   assert.match(away.err, /^halley: http:\/\/127\.0\.0\.1:\d+ doesn't answer: /);
   assert.equal((await run(halley, 'status --url ftp://x')).code, 2);
-  assert.equal((await run(halley, 'status --timeout soon')).code, 2);
+  const usage = await run(halley, 'status --timeout soon --json');
+  assert.deepEqual([usage.code, JSON.parse(usage.err).error.status], [2, 2]);
+  assert.equal((await run(halley, 'status', { env: { HALLEY_TIMEOUT: '' } })).code, 0);
   assert.equal((await run(halley, 'status --config /nowhere')).code, 7);
   writeFileSync(join(halley.folder, 'bad.toml'), 'url = "http://h"\nkeyy = "x"\n');
   const misspelt = await run(halley, 'status --config bad.toml');
@@ -236,95 +212,6 @@ test('completion for three shells', withHalley(async (halley) => {
   }
   assert.equal((await run(halley, 'completion csh')).code, 2);
 }));
-
-/** A file of so many follows, each once: `{path, lines}`. */
-function followsFile(halley, lines) {
-  const path = join(halley.folder, 'follows.txt');
-  const line = (n) => `user-${n % 5_000} subject-${Math.floor(n / 5_000)}\n`;
-  writeFileSync(path, Array.from({ length: lines }, (_, n) => line(n)).join(''));
-  return { path, lines };
-}
-
-const followsOf = async (halley) =>
-  Number(/^halley_follows (\d+)$/m.exec((await api(halley, 'GET', '/metrics')).body)[1]);
-
-test('import: bad lines have their numbers and spoil no other', withHalley(async (halley) => {
-  const path = join(halley.folder, 'mixed');
-  const lines = Array.from({ length: 150_000 }, (_, n) => `u${n} s\n`);
-  lines[99_999] = 'three words here\n';
-  lines[149_998] = '\n';
-  lines[149_999] = 'bob s'; // without a line end
-  writeFileSync(path, lines.join(''));
-  const told = await run(halley, ['import', path, '--json']);
-  assert.equal(told.code, 1);
-  assert.match(told.err, /^halley: line 100000: .* \(bad_line\)$/m);
-  assert.match(told.err, /1 lines were refused/);
-  const { lines: count, added, already, errors } = JSON.parse(told.out);
-  assert.deepEqual({ count, added, already, errors },
-    { count: 150_000, added: 149_998, already: 0, errors: 1 });
-  assert.ok(!existsSync(`${path}.halley-import`), 'what is done leaves no state');
-  const [again] = await json(halley, ['import', path], { code: 1 });
-  assert.deepEqual([again.added, again.already], [0, 149_998]);
-  const [ended] = await json(halley, ['import', '--unfollow', path], { code: 1 });
-  assert.deepEqual([ended.removed, ended.absent], [149_998, 0]);
-
-  const ndjson = '{"user":"bob","subject":"ann"}\n{"user":7,"subject":"ann"}\n';
-  const piped = await run(halley, 'import -', { input: ndjson });
-  assert.match(piped.out, /^2 lines: 2 added, 0 already; /);
-  assert.deepEqual(await json(halley, 'followers ann'), [{ user: 'bob' }, { user: '7' }]);
-  assert.equal((await run(halley, 'import /nowhere')).code, 7);
-  assert.equal((await run(halley, 'import - --state x')).code, 2);
-}));
-
-test('import: killed again and again, and the brain too: resumed, and exact',
-  withHalley(async (halley) => {
-    const { path, lines } = followsFile(halley, 600_000);
-    const state = `${path}.halley-import`;
-    const offset = () =>
-      (existsSync(state) ? JSON.parse(readFileSync(state, 'utf8')).done.offset : 0);
-    for (const kill of ['program', 'brain', 'program']) {
-      const before = offset();
-      const words = ['import', path, '--in-flight', '2', '--patience', '60'];
-      const importing = begin(halley, words, { input: '' });
-      await until('it has come further', () => offset() > before);
-      if (kill === 'brain') {
-        process.kill(halley.brainPid(), 'SIGKILL');
-        const here = offset();
-        await until('it goes on', () => offset() > here || !existsSync(state));
-      }
-      importing.child.kill('SIGKILL');
-      await importing.ended;
-    }
-    const told = await run(halley, ['import', path]);
-    assert.equal(told.code, 0, told.err);
-    assert.equal(await followsOf(halley), lines);
-    for (const n of [0, 4_999, 599_999]) {
-      const user = `user-${n % 5_000}`;
-      assert.ok((await json(halley, ['following', user])).length === lines / 5_000, user);
-    }
-  }));
-
-test('import: a state of another file, server or direction is not gone on with',
-  withHalley(async (halley) => {
-    const { path } = followsFile(halley, 400_000);
-    const state = `${path}.halley-import`;
-    const importing = begin(halley, ['import', path, '--in-flight', '1'], { input: '' });
-    await until('it has begun', () => existsSync(state));
-    importing.child.kill('SIGKILL');
-    await importing.ended;
-    for (const [words, why] of [[['--unfollow'], /another direction/],
-      [['--url', 'http://127.0.0.1:1'], /another server, /]]) {
-      const told = await run(halley, ['import', path, ...words]);
-      assert.equal(told.code, 2);
-      assert.match(told.err, why);
-    }
-    const other = join(halley.folder, 'other.txt');
-    writeFileSync(other, 'bob ann\n');
-    const told = await run(halley, ['import', other, '--state', state]);
-    assert.equal(told.code, 2);
-    assert.match(told.err, /is of another input; --restart begins anew/);
-    assert.equal((await run(halley, ['import', other, '--state', state, '--restart'])).code, 0);
-  }));
 
 test('token: what is made here is accepted there, and explained', async () => {
   const secret = join(mkdtempSync(join(tmpdir(), 'halley-token-')), 'secret');
@@ -422,54 +309,4 @@ test('the launcher hands on each command that works over HTTP', withHalley(async
     assert.equal(told.code, 0, name);
     assert.match(told.out, new RegExp(`^Usage: halley ${name}`, 'm'));
   }
-}));
-
-test('export: all follows, and an import of them is the same again', withHalley(async (halley) => {
-  const { path, lines } = followsFile(halley, 30_000);
-  await run(halley, ['import', path]);
-  await run(halley, ['follow', 'a b', 'with blank', '{"x']);
-  const [first, second] = ['one', 'two'].map((name) => join(halley.folder, name));
-  const [told] = await json(halley, ['export', first]);
-  assert.deepEqual([told.users, told.follows], [5_001, lines + 2]);
-  assert.ok(!existsSync(`${first}.halley-export`), 'what is done leaves no state');
-  const again = await run(halley, ['export', first]);
-  assert.equal(again.code, 2);
-  assert.match(again.err, /is there already; --restart replaces it/);
-  const edges = await run(halley, ['export', second, '--format', 'edges']);
-  assert.equal(edges.code, 2);
-  assert.match(edges.err, /use --format ndjson/);
-  assert.equal((await json(halley, 'users --all')).length, 5_001);
-
-  const other = await start();
-  try {
-    await run(other, ['import', first]);
-    const piped = await run(other, 'export -');
-    assert.match(piped.err, /(^|\n)30,002 follows of 5,001 users\n$/);
-    const sorted = (text) => text.split('\n').sort().join('\n');
-    assert.equal(sorted(piped.out), sorted(readFileSync(first, 'utf8')));
-  } finally {
-    other.killAll();
-  }
-}));
-
-test('export: killed, and resumed without a line twice', withHalley(async (halley) => {
-  const { path, lines } = followsFile(halley, 30_000);
-  await run(halley, ['import', path]);
-  const file = join(halley.folder, 'out');
-  const state = `${file}.halley-export`;
-  const users = () => (existsSync(state) ? JSON.parse(readFileSync(state, 'utf8')).users : 0);
-  const words = ['export', file, '--format', 'edges', '--in-flight', '1'];
-  for (let kills = 0; kills < 2; kills += 1) {
-    const before = users();
-    const exporting = begin(halley, words, { input: '' });
-    await until('it has come further', () => users() > before);
-    exporting.child.kill('SIGKILL');
-    await exporting.ended;
-  }
-  const told = await run(halley, words);
-  assert.equal(told.code, 0, told.err);
-  assert.match(told.err, /going on behind \d,000 users/);
-  const sorted = (name) => readFileSync(name, 'utf8').split('\n').sort().join('\n');
-  assert.equal(sorted(file), sorted(path));
-  assert.equal(readFileSync(file, 'utf8').split('\n').length, lines + 1);
 }));

@@ -5,13 +5,14 @@
 //! answer that is longer than [`ANSWER_BYTES_MAX`], and knows no resource of the API.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use ureq::http::{Method, Request, Response};
+use ureq::http::{Method, Request, Response, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Proxy};
 
 use crate::failure::{Failure, Refusal, Result};
 use crate::settings::Settings;
@@ -38,6 +39,8 @@ pub enum Door {
 pub struct Client {
     agent: Agent,
     base: String,
+    /// Of the environment, as `host:port`, if requests go through it.
+    proxy: Option<String>,
     credential: Option<String>,
 }
 
@@ -69,8 +72,10 @@ impl Client {
             .timeout_resolve(Some(settings.timeout))
             .timeout_send_body(Some(settings.answer_timeout))
             .timeout_recv_response(Some(settings.answer_timeout))
+            .timeout_recv_body(Some(settings.answer_timeout))
             .user_agent(concat!("halley/", env!("CARGO_PKG_VERSION")));
-        if is_loopback(base) {
+        let proxy = proxy_of(base);
+        if proxy.is_none() {
             config = config.proxy(None);
         }
         if let Some(path) = &settings.ca {
@@ -89,7 +94,7 @@ impl Client {
             config = config.tls_config(TlsConfig::builder().root_certs(roots).build());
         }
         let credential = credential.as_ref().map(|secret| format!("Bearer {secret}"));
-        Ok(Self { agent: config.build().new_agent(), base: base.clone(), credential })
+        Ok(Self { agent: config.build().new_agent(), base: base.clone(), proxy, credential })
     }
 
     /// The answer of a GET, as JSON.
@@ -98,6 +103,18 @@ impl Client {
     /// If there is none, it is an error, or no JSON.
     pub fn get(&self, path: &str) -> Result<Value> {
         self.send(Method::GET, path, None)?.ok()?.json()
+    }
+
+    /// Whether this is a Halley that takes the key, before a command that waits long for a server
+    /// begins. A server that is busy or starts is waited for later.
+    ///
+    /// # Errors
+    /// If the address or the key is wrong.
+    pub fn knock(&self) -> Result<()> {
+        match self.get("/v1/key") {
+            Err(Failure::Refused(refusal)) if refusal.is_passing() => Ok(()),
+            answer => answer.map(drop),
+        }
     }
 
     /// The answer of a DELETE without a body, as JSON.
@@ -145,7 +162,8 @@ impl Client {
     ) -> Result<impl Read + use<>> {
         let request = self.request(Method::GET, path, headers)?.body(());
         let request = request.map_err(|error| Failure::Usage(format!("no request: {error}")))?;
-        let request = self.agent.configure_request(request).timeout_per_read(Some(silence)).build();
+        let request = self.agent.configure_request(request).timeout_recv_body(None);
+        let request = request.timeout_per_read(Some(silence)).build();
         let response = self.agent.run(request).map_err(|error| self.unreachable(&error))?;
         if response.status().is_success() {
             return Ok(response.into_body().into_reader());
@@ -188,7 +206,11 @@ impl Client {
     }
 
     fn unreachable(&self, error: &ureq::Error) -> Failure {
-        Failure::Unreachable(format!("{} doesn't answer: {error}", self.base))
+        let through = self.proxy.as_ref().map(|proxy| {
+            format!(" through the proxy {proxy} of the environment (NO_PROXY excepts hosts)")
+        });
+        let through = through.unwrap_or_default();
+        Failure::Unreachable(format!("{} doesn't answer{through}: {error}", self.base))
     }
 
     fn broken(&self, error: &std::io::Error) -> Failure {
@@ -200,9 +222,20 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
-fn is_loopback(base: &str) -> bool {
-    let host = base.split("://").nth(1).unwrap_or_default();
-    ["127.", "localhost", "[::1]"].iter().any(|start| host.starts_with(start))
+/// The proxy by which the environment wants this address to be reached, as `host:port`.
+fn proxy_of(base: &str) -> Option<String> {
+    let address = base.parse::<Uri>().ok()?;
+    let proxy = Proxy::try_from_env().filter(|proxy| !proxy.is_no_proxy(&address))?;
+    (!is_loopback(base)).then(|| format!("{}:{}", proxy.host(), proxy.port()))
+}
+
+/// Whether the address is one of this machine alone.
+#[must_use]
+pub fn is_loopback(base: &str) -> bool {
+    let address = base.parse::<Uri>().ok();
+    let host = address.as_ref().and_then(Uri::host).unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl Answer {
@@ -228,17 +261,35 @@ impl Answer {
         })
     }
 
+    /// The body as a JSON object with this member, which every such answer has.
+    ///
+    /// # Errors
+    /// If it is none: something else has answered.
+    pub fn object_with(&self, member: &str) -> Result<Value> {
+        let value = self.json()?;
+        match value.get(member) {
+            Some(_) => Ok(value),
+            None => Err(Failure::Unreachable(format!(
+                "the answer has no `{member}`: is this the address of a Halley?"
+            ))),
+        }
+    }
+
     /// What the server refused, from the body if it has that.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
         let error = &body["error"];
         let text = |name: &str| error[name].as_str().map(str::to_owned);
+        let unsaid = if (300..400).contains(&self.status) {
+            "the answer is a redirect, which isn't followed: give the address that it leads to"
+        } else {
+            "the answer is an error without a reason: is this the address of a Halley?"
+        };
         Refusal {
             status: self.status,
             code: text("code").unwrap_or_default(),
-            message: text("message")
-                .unwrap_or_else(|| "the answer is an error without a reason".to_owned()),
+            message: text("message").unwrap_or_else(|| unsaid.to_owned()),
             retry_after_s: self.retry_after_s,
         }
     }
@@ -249,7 +300,8 @@ impl Answer {
 /// # Errors
 /// The last failure.
 pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
-    let deadline = Instant::now() + patience;
+    // A patience that ends behind the clock's last second has no end.
+    let deadline = Instant::now().checked_add(patience);
     let mut pause = RETRY_PAUSE_MIN;
     loop {
         let (failure, after_s) = match attempt() {
@@ -260,7 +312,8 @@ pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> Result<T>) 
             }
             other => return other,
         };
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline
+            .map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() {
             return Err(failure);
         }
@@ -303,6 +356,16 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_of_something_else_is_no_success() {
+        let answer = |body: &str| Answer { status: 200, retry_after_s: None, body: body.into() };
+        assert_eq!(answer(r#"{"added":1}"#).object_with("added").unwrap()["added"], 1);
+        for body in ["{}", "[]", "\"added\"", r#"{"ok":true}"#, "<html>"] {
+            let failure = answer(body).object_with("added").unwrap_err();
+            assert!(matches!(failure, Failure::Unreachable(_)), "{body}");
+        }
+    }
+
+    #[test]
     fn a_refusal_is_read_from_the_body() {
         let body = br#"{"error":{"code":"bad_id","message":"no"}}"#.to_vec();
         let refusal = Answer { status: 400, retry_after_s: None, body }.refusal();
@@ -311,6 +374,72 @@ mod tests {
             Answer { status: 502, retry_after_s: Some(3), body: b"<html>".to_vec() }.refusal();
         assert_eq!((refusal.code.as_str(), refusal.retry_after_s), ("", Some(3)));
         assert!(refusal.is_passing());
+    }
+
+    #[test]
+    fn loopback_is_a_host_and_no_beginning() {
+        for base in ["http://localhost:8081", "http://127.0.0.2", "https://[::1]:8081/halley"] {
+            assert!(is_loopback(base), "{base}");
+        }
+        for base in ["http://localhost.example.org", "http://127.example.org", "http://10.0.0.1"] {
+            assert!(!is_loopback(base), "{base}");
+        }
+    }
+
+    #[test]
+    fn patience_may_be_longer_than_any_clock_counts() {
+        let mut tries = 0;
+        let result = patiently(Duration::MAX, || {
+            tries += 1;
+            if tries < 2 { Err(Failure::Unreachable(String::new())) } else { Ok(tries) }
+        });
+        assert_eq!(result.unwrap(), 2);
+    }
+
+    /// A server on loopback that gives this one answer and keeps the connection open meanwhile.
+    fn with_answer(answer: &'static [u8], body: impl FnOnce(&Client)) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let settings = Settings {
+            url: url.clone(),
+            public_url: url,
+            key: None,
+            token: None,
+            ca: None,
+            timeout: Duration::from_secs(1),
+            answer_timeout: Duration::from_secs(1),
+            json: false,
+        };
+        let client = Client::new(&settings, Door::Api).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut connection, _) = listener.accept().unwrap();
+                std::io::Write::write_all(&mut connection, answer).unwrap();
+                // Until the client has gone.
+                let _ = std::io::copy(&mut connection, &mut std::io::sink());
+            });
+            body(&client);
+            drop(client);
+        });
+    }
+
+    #[test]
+    fn an_answer_that_doesnt_end_is_given_up() {
+        with_answer(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"half\":", |client| {
+            let failure = client.get("/v1/status").unwrap_err();
+            assert!(matches!(failure, Failure::Unreachable(_)), "{failure:?}");
+        });
+    }
+
+    #[test]
+    fn a_redirect_is_named_and_not_followed() {
+        let answer = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\
+                       content-length: 0\r\n\r\n";
+        with_answer(answer, |client| {
+            let failure = client.get("/v1/status").unwrap_err();
+            assert_eq!(failure.status(), 1);
+            assert!(failure.to_string().contains("a redirect"), "{failure}");
+        });
     }
 
     #[test]

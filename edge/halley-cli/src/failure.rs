@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Exit statuses with their meaning: the table of the reference page.
 pub const STATUSES: [(u8, &str); 8] = [
     (0, "everything was done"),
-    (1, "the server refused the request or some lines of it, or a check of `doctor` failed"),
+    (1, "the server refused the request (4xx, 507) or lines of it, or a check of `doctor` failed"),
     (2, "the command line, a setting or a line of input is wrong; nothing more was sent"),
     (3, "no server was reached: wrong address, no connection, TLS failed, or time ran out"),
     (4, "the server can't do it now (429, 5xx), also after the time of `--patience`: try later"),

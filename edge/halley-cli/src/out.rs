@@ -75,6 +75,11 @@ impl Out {
     }
 }
 
+/// A line on stderr. Where stderr is gone the line is lost, and the command goes on.
+pub fn note(line: &str) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 /// Text from elsewhere as a terminal may have it: control characters are shown, not obeyed.
 #[must_use]
 pub fn shown(text: &str) -> String {

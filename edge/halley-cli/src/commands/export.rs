@@ -8,7 +8,7 @@
 //! those that come or go meanwhile.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -23,9 +23,9 @@ use super::Context;
 use super::lists::page;
 use crate::client::{Client, patiently, segment};
 use crate::failure::{Failure, Result};
-use crate::out::{Out, count};
+use crate::out::{Out, count, note};
 use crate::progress::Progress;
-use crate::whole_file;
+use crate::whole_file::{Held, with_suffix};
 
 /// Users, or subjects, of one page.
 const PAGE: u64 = 1_000;
@@ -72,7 +72,7 @@ struct Done {
 
 /// Where lines go.
 enum Sink<'a> {
-    File { file: File, state: PathBuf },
+    File { file: File, state: Held },
     Stdout(&'a mut Out),
 }
 
@@ -83,11 +83,11 @@ enum Sink<'a> {
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = context.api()?;
     // A wrong address is noticed before a file is there.
-    client.get("/healthz")?;
+    client.knock()?;
     let is_json = context.out.is_json();
     let (mut sink, mut done) = open(context, options)?;
     if done.users > 0 {
-        eprintln!("going on behind {} users, where the run before ended", count(done.users));
+        note(&format!("going on behind {} users, where the run before ended", count(done.users)));
     }
     let before = done.follows;
     let patience = Duration::from_secs(options.patience);
@@ -118,11 +118,11 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     match (to_file, is_json) {
         (true, _) => context.out.either(&value, words),
         (false, true) => {
-            eprintln!("{value}");
+            note(&value.to_string());
             Ok(())
         }
         (false, false) => {
-            eprintln!("{}", words());
+            note(&words());
             Ok(())
         }
     }
@@ -141,46 +141,48 @@ fn open<'a>(context: &'a mut Context, options: &Options) -> Result<(Sink<'a>, Do
         }
         return Ok((Sink::Stdout(&mut context.out), fresh));
     }
-    let state = options.state.clone().unwrap_or_else(|| {
-        let mut path = options.file.as_os_str().to_owned();
-        path.push(".halley-export");
-        path.into()
-    });
-    let done = if options.restart { None } else { read_state(&state, &fresh)? };
+    let beside = || with_suffix(&options.file, ".halley-export");
+    let path = options.state.clone().unwrap_or_else(beside);
     let name = options.file.display().to_string();
     let cannot = || Failure::io(format!("can't write {name}"));
-    if done.is_none() && !options.restart && options.file.exists() {
-        return Err(Failure::Usage(format!("{name} is there already; --restart replaces it")));
+    let is_there = !options.restart && options.file.exists();
+    let there = || Err(Failure::Usage(format!("{name} is there already; --restart replaces it")));
+    // Before a state is there, which would make it a file that was begun.
+    if is_there && !path.exists() {
+        return there();
+    }
+    let (mut state, text) = Held::take(&path, STATE_BYTES_MAX, &state_text(&fresh)?)?;
+    let done = if options.restart { None } else { done_of(&path, &text, &fresh)? };
+    if is_there && done.is_none() {
+        return there();
+    }
+    let is_new = done.is_none();
+    let done = done.unwrap_or(fresh);
+    if is_new {
+        // Before there is a file: a run that was killed in between knows it.
+        state.write(state_text(&done)?.as_bytes())?;
     }
     let mut file = OpenOptions::new()
         .create(true)
         .write(true)
-        .truncate(done.is_none())
+        .truncate(is_new)
         .open(&options.file)
         .map_err(cannot())?;
-    let done = done.unwrap_or(fresh);
     if file.metadata().map_err(cannot())?.len() < done.bytes {
         return Err(Failure::Usage(format!("{name} was cut; --restart begins anew")));
     }
     file.set_len(done.bytes).map_err(cannot())?;
     file.seek(SeekFrom::End(0)).map_err(cannot())?;
-    // From now on a run that was killed knows its file.
-    write_state(&state, &done)?;
     Ok((Sink::File { file, state }, done))
 }
 
-fn read_state(path: &Path, fresh: &Done) -> Result<Option<Done>> {
+/// What a state's text says; nothing is done where there is none.
+fn done_of(path: &Path, text: &str, fresh: &Done) -> Result<Option<Done>> {
+    if text.is_empty() {
+        return Ok(None);
+    }
     let name = path.display();
-    let mut text = String::new();
-    match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(Failure::Io(format!("can't read {name}"), error)),
-        Ok(file) => file
-            .take(STATE_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(Failure::io(format!("can't read {name}")))?,
-    };
-    match serde_json::from_str::<Done>(&text) {
+    match serde_json::from_str::<Done>(text) {
         Ok(done) if done.url == fresh.url && done.format == fresh.format => Ok(Some(done)),
         Ok(done) => Err(Failure::Usage(format!(
             "{name} is of another export, of {} as {}; --restart begins anew",
@@ -192,10 +194,10 @@ fn read_state(path: &Path, fresh: &Done) -> Result<Option<Done>> {
     }
 }
 
-fn write_state(path: &Path, done: &Done) -> Result<()> {
+fn state_text(done: &Done) -> Result<String> {
     let text = serde_json::to_string(done)
         .map_err(|error| Failure::Io("can't write the state".into(), error.into()))?;
-    whole_file::write(path, format!("{text}\n").as_bytes())
+    Ok(format!("{text}\n"))
 }
 
 impl Sink<'_> {
@@ -213,7 +215,7 @@ impl Sink<'_> {
         match self {
             Self::File { file, state } => {
                 file.sync_data().map_err(Failure::io("can't write the file"))?;
-                write_state(state, done)
+                state.write(state_text(done)?.as_bytes())
             }
             Self::Stdout(out) => out.flush(),
         }
@@ -224,10 +226,7 @@ impl Sink<'_> {
         match self {
             Self::File { file, state } => {
                 file.sync_all().map_err(Failure::io("can't write the file"))?;
-                let name = state.display().to_string();
-                std::fs::remove_file(&state)
-                    .map_err(Failure::io(format!("can't remove {name}")))?;
-                Ok(true)
+                state.remove().map(|()| true)
             }
             Self::Stdout(out) => out.flush().map(|()| false),
         }

@@ -6,7 +6,7 @@ use ureq::http::Method;
 
 use super::Context;
 use crate::failure::{Failure, Result};
-use crate::out::{cell, count};
+use crate::out::{cell, count, note, shown};
 
 /// Of both.
 #[derive(Debug, Args)]
@@ -51,7 +51,7 @@ fn change(
     let answer = client
         .send(method, "/v1/follows", Some(("application/x-ndjson", body.as_bytes())))?
         .ok()?
-        .json()?;
+        .object_with(members[0])?;
     context.out.either(&answer, || {
         let of = |member: &str| count(answer[member].as_u64().unwrap_or(0));
         format!("{} {}, {} {}", of(members[0]), words[0], of(members[1]), words[1])
@@ -60,7 +60,7 @@ fn change(
     for error in errors {
         let line = error["line"].as_u64().and_then(|line| usize::try_from(line).ok()).unwrap_or(1);
         let subject = options.subjects.get(line.saturating_sub(1)).map_or("", String::as_str);
-        eprintln!("halley: {}: {}", json!(subject), crate::out::shown(&message(&error["error"])));
+        note(&format!("halley: {}: {}", json!(subject), shown(&message(&error["error"]))));
     }
     match answer["errors_total"].as_u64().unwrap_or(errors.len() as u64) {
         0 => Ok(()),

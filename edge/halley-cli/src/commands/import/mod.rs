@@ -13,7 +13,7 @@ mod state;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,13 +24,14 @@ use clap::{Args, value_parser};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use self::blocks::{Block, Blocks};
-use self::state::{Done, Job};
+use self::blocks::{Block, Blocks, Place};
+use self::state::{Done, Job, Mark, State, is_of_another};
 use super::Context;
 use crate::client::{Client, Door, patiently};
 use crate::failure::{Failure, Result};
-use crate::out::{cell, count, shown};
+use crate::out::{cell, count, note, shown};
 use crate::progress::Progress;
+use crate::whole_file::with_suffix;
 
 /// A block that is sent again before the server is through with it makes the server slower still.
 const ANSWER_TIMEOUT_MIN: Duration = Duration::from_secs(120);
@@ -66,9 +67,7 @@ pub struct Options {
 
 /// A block's outcome.
 struct Sent {
-    end: u64,
-    first_line: u64,
-    lines: u64,
+    place: Place,
     answer: Result<Value>,
 }
 
@@ -76,6 +75,8 @@ struct Sent {
 struct Sender<'a> {
     client: Client,
     method: Method,
+    /// What each answer counts.
+    counts: &'static str,
     media_type: &'a str,
     patience: Duration,
     /// Nothing more is to be sent.
@@ -90,45 +91,52 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let mut settings = context.settings.clone();
     settings.answer_timeout = settings.answer_timeout.max(ANSWER_TIMEOUT_MIN);
     let client = Client::new(&settings, Door::Api)?;
-    let (mut input, path) = open(options)?;
-    let (job, mut done) = match (&path, &mut input) {
-        (Some(path), Input::File(file)) => begin(&context.settings.url, options, path, file)?,
-        _ => (None, Done::default()),
+    let mut input = open(options)?;
+    let start = input.start().map_err(Failure::io("can't read the input"))?;
+    let form = form(options, &start);
+    let job = Job { url: settings.url, unfollow: options.unfollow, form: form.to_owned() };
+    let (mut state, mut done) = match state_path(options) {
+        Some(path) => {
+            let (state, done) = State::take(&path, job, options.restart)?;
+            (Some(state), done)
+        }
+        None => (None, Done::default()),
     };
-    // A wrong address is noticed now, and not when the patience is over.
-    client.get("/healthz")?;
+    let total = input.length();
+    let blocks = input.blocks(options, &start, &done)?;
     let before = done.lines;
     if before > 0 {
-        eprintln!("going on behind line {}, where the run before ended", count(before));
+        note(&format!("going on behind line {}, where the run before ended", count(before)));
+    } else {
+        // A wrong address is noticed now, and not when the patience is over.
+        client.knock()?;
     }
-    let total = input.length();
-    let (media_type, blocks) = lines(input, options, &done)?;
     let sender = Sender {
         client,
         method: if options.unfollow { Method::DELETE } else { Method::POST },
-        media_type,
+        counts: counts(options)[0],
+        media_type: form,
         patience: Duration::from_secs(options.patience),
         stop: AtomicBool::new(false),
     };
     let mut progress = Progress::new("lines", total);
-    let keep = |done: &Done| match (&path, &job) {
-        (Some(path), Some(job)) => state::write(path, job, done),
-        _ => Ok(()),
-    };
     let result = send_all(blocks, &sender, options, &mut done, |done| {
         progress.set(done.offset, done.lines, done.lines - before);
-        keep(done)
+        state.as_mut().map_or(Ok(()), |state| state.write(done))
     });
     let seconds = progress.finish();
     if let Err(failure) = result {
-        keep(&done)?;
+        // What isn't kept now is sent again, which changes nothing.
+        let _ = state.map_or(Ok(()), |mut state| state.write(&done));
         return Err(failure);
     }
-    if let Some(path) = path.filter(|path| path.exists()) {
-        let name = path.display().to_string();
-        std::fs::remove_file(path).map_err(Failure::io(format!("can't remove {name}")))?;
-    }
+    state.map_or(Ok(()), State::remove)?;
     report(context, options, &done, before, seconds)
+}
+
+/// The members of answers that count what was changed, and what was so already.
+fn counts(options: &Options) -> [&'static str; 2] {
+    if options.unfollow { ["removed", "absent"] } else { ["added", "already"] }
 }
 
 fn report(
@@ -138,8 +146,7 @@ fn report(
     before: u64,
     seconds: f64,
 ) -> Result<()> {
-    let [changed, same] =
-        if options.unfollow { ["removed", "absent"] } else { ["added", "already"] };
+    let [changed, same] = counts(options);
     let rate = ((done.lines - before) as f64 / seconds.max(0.001)) as u64;
     let value = json!({
         "lines": done.lines, changed: done.changed, same: done.same, "errors": done.errors,
@@ -164,8 +171,14 @@ fn report(
 
 enum Input {
     File(File),
+    /// It can't be read again, so there is no state.
     Stdin,
 }
+
+/// What the editors of some systems put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+/// So much of the input tells its form.
+const START_BYTES_MAX: usize = 1 << 12;
 
 impl Input {
     fn length(&self) -> Option<u64> {
@@ -174,84 +187,102 @@ impl Input {
             Self::Stdin => None,
         }
     }
+
+    /// Its beginning, up to where there is some text.
+    fn start(&mut self) -> io::Result<Vec<u8>> {
+        let mut start = vec![0; START_BYTES_MAX];
+        let mut length = 0;
+        while text(&start[..length]).is_none() && length < START_BYTES_MAX {
+            let read = match self {
+                Self::File(file) => file.read(&mut start[length..]),
+                Self::Stdin => io::stdin().read(&mut start[length..]),
+            };
+            match read {
+                Ok(0) => break,
+                Ok(read) => length += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        start.truncate(length);
+        Ok(start)
+    }
+
+    /// The blocks from where the import goes on.
+    fn blocks(
+        self,
+        options: &Options,
+        start: &[u8],
+        done: &Done,
+    ) -> Result<Blocks<Box<dyn Read + Send>>> {
+        let unread = |error| Failure::Io("can't read the input".to_owned(), error);
+        // At the beginning the mark of bytes is all that is to be passed over.
+        let marked = if start.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let offset = if done.mark.is_empty() { marked as u64 } else { done.offset };
+        let (mark, rest): (_, Box<dyn Read + Send>) = match self {
+            Self::File(mut file) => {
+                file.rewind().map_err(unread)?;
+                let mark = Mark::of_next(&file, offset).map_err(unread)?;
+                let is_same = |mark: &Mark| done.mark.is_empty() || mark.text() == done.mark;
+                let mark = mark.filter(is_same).ok_or_else(|| other_input(options))?;
+                (mark, Box::new(file))
+            }
+            Self::Stdin => {
+                let mut mark = Mark::new();
+                mark.add(&start[..marked]);
+                let start = io::Cursor::new(start[marked..].to_vec());
+                (mark, Box::new(start.chain(io::stdin())))
+            }
+        };
+        Ok(Blocks::new(rest, offset, mark, done.lines))
+    }
 }
 
-/// The input, and the state's file, which stdin has none of: it can't be read again.
-fn open(options: &Options) -> Result<(Input, Option<PathBuf>)> {
+fn other_input(options: &Options) -> Failure {
+    is_of_another(&state_path(options).unwrap_or_default(), "input")
+}
+
+/// What comes behind a byte order mark and blanks, if anything.
+fn text(start: &[u8]) -> Option<&[u8]> {
+    let text = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(start).trim_ascii_start();
+    (!text.is_empty() && !BYTE_ORDER_MARK.starts_with(text)).then_some(text)
+}
+
+fn open(options: &Options) -> Result<Input> {
     if options.file == Path::new("-") {
         return match options.state {
-            None => Ok((Input::Stdin, None)),
+            None => Ok(Input::Stdin),
             Some(_) => Err(Failure::Usage(
                 "stdin can't be read again, so there is no state: import a file".to_owned(),
             )),
         };
     }
     let name = options.file.display();
-    let file = File::open(&options.file).map_err(Failure::io(format!("can't read {name}")))?;
-    let state = options.state.clone().unwrap_or_else(|| {
-        let mut path = options.file.as_os_str().to_owned();
-        path.push(".halley-import");
-        path.into()
-    });
-    Ok((Input::File(file), Some(state)))
+    let cannot = || Failure::io(format!("can't read {name}"));
+    let file = File::open(&options.file).map_err(cannot())?;
+    if file.metadata().map_err(cannot())?.is_file() {
+        Ok(Input::File(file))
+    } else {
+        Err(Failure::Usage(format!(
+            "{name} is no file that can be read again, so there is no state: `halley import -` \
+             reads stdin"
+        )))
+    }
 }
 
-fn begin(
-    url: &str,
-    options: &Options,
-    path: &Path,
-    file: &mut File,
-) -> Result<(Option<Job>, Done)> {
-    let reread = |error| Failure::Io("can't read the input from its beginning".to_owned(), error);
-    let job = |bytes| {
-        let mut file = file.try_clone().map_err(reread)?;
-        file.rewind().map_err(reread)?;
-        Job::of(url, options.unfollow, &file, bytes)
-    };
-    if options.restart {
-        return Ok((Some(job(None)?), Done::default()));
-    }
-    let (before, done) = state::read(path, job)?;
-    let length = file.metadata().map_err(reread)?.len();
-    if done.offset > length {
-        return Err(Failure::Usage(format!(
-            "the input is shorter than the {} bytes that were imported; --restart begins anew",
-            count(done.offset)
-        )));
-    }
-    // Its mark grows with an input that was shorter than a mark.
-    let job = if done.offset == 0 { job(None)? } else { before };
-    Ok((Some(job), done))
+/// The state's file; stdin has none.
+fn state_path(options: &Options) -> Option<PathBuf> {
+    let beside = || with_suffix(&options.file, ".halley-import");
+    (options.file != Path::new("-")).then(|| options.state.clone().unwrap_or_else(beside))
 }
 
-/// The blocks from where the import goes on, and the `Content-Type` of the lines.
-fn lines(
-    input: Input,
-    options: &Options,
-    done: &Done,
-) -> Result<(&'static str, Blocks<Box<dyn Read + Send>>)> {
-    let unread = |error| Failure::Io("can't read the input".to_owned(), error);
-    let mut start = [0; 1 << 12];
-    let (start, rest): (Vec<u8>, Box<dyn Read + Send>) = match input {
-        Input::File(mut file) => {
-            file.rewind().map_err(unread)?;
-            let length = file.read(&mut start).map_err(unread)?;
-            file.seek(SeekFrom::Start(done.offset)).map_err(unread)?;
-            (start[..length].to_vec(), Box::new(file))
-        }
-        Input::Stdin => {
-            let length = std::io::stdin().read(&mut start).map_err(unread)?;
-            let start = start[..length].to_vec();
-            let rest = std::io::Cursor::new(start.clone()).chain(std::io::stdin());
-            (start, Box::new(rest))
-        }
-    };
+/// The lines' `Content-Type`.
+fn form(options: &Options, start: &[u8]) -> &'static str {
     let is_ndjson = match options.format.as_deref() {
         Some(format) => format == "ndjson",
-        None => start.trim_ascii_start().first() == Some(&b'{'),
+        None => text(start).is_some_and(|text| text.starts_with(b"{")),
     };
-    let media_type = if is_ndjson { "application/x-ndjson" } else { "text/plain" };
-    Ok((media_type, Blocks::new(rest, done.offset, done.lines)))
+    if is_ndjson { "application/x-ndjson" } else { "text/plain" }
 }
 
 /// Sends all blocks; `done` has what is done without a hole, also where it fails.
@@ -309,14 +340,14 @@ fn send_blocks(waiting: &Mutex<Receiver<Block>>, to_count: SyncSender<Sent>, sen
         }
         let answer = patiently(sender.patience, || {
             let body = Some((sender.media_type, block.bytes.as_slice()));
-            sender.client.send(sender.method.clone(), "/v1/follows", body)?.ok()?.json()
+            let answer = sender.client.send(sender.method.clone(), "/v1/follows", body)?;
+            answer.ok()?.object_with(sender.counts)
         });
-        let Block { end, first_line, lines, .. } = block;
         if answer.is_err() {
             sender.stop.store(true, Ordering::Relaxed);
         }
         // Nobody counts any more after the first failure.
-        let _ = to_count.send(Sent { end, first_line, lines, answer });
+        let _ = to_count.send(Sent { place: block.place, answer });
     }
 }
 
@@ -329,18 +360,19 @@ fn count_all(
     let mut early = BTreeMap::new();
     let mut failure: Option<(u64, Failure)> = None;
     let mut kept = Instant::now();
-    for Sent { end, first_line, lines, answer } in sent {
+    for Sent { place, answer } in sent {
+        let first_line = place.first_line;
         match answer {
             Ok(answer) => {
-                early.insert(first_line, (end, lines, answer));
+                early.insert(first_line, (place, answer));
             }
             Err(error) if failure.as_ref().is_none_or(|(line, _)| first_line < *line) => {
                 failure = Some((first_line, error));
             }
             Err(_) => {}
         }
-        while let Some((end, lines, answer)) = early.remove(&(done.lines + 1)) {
-            add(done, end, lines, &answer);
+        while let Some((place, answer)) = early.remove(&(done.lines + 1)) {
+            add(done, place, &answer);
         }
         if kept.elapsed() >= SAVE_EVERY {
             keep(done)?;
@@ -350,14 +382,15 @@ fn count_all(
     failure.map_or(Ok(()), |(_, failure)| Err(failure))
 }
 
-fn add(done: &mut Done, end: u64, lines: u64, answer: &Value) {
+fn add(done: &mut Done, place: Place, answer: &Value) {
     let of = |names: [&str; 2]| names.iter().filter_map(|name| answer[*name].as_u64()).sum::<u64>();
     let listed = answer["errors"].as_array().map_or(&[][..], Vec::as_slice);
     for error in listed {
         if done.errors < ERRORS_SHOWN_MAX {
-            let line = done.lines + error["line"].as_u64().unwrap_or(0);
+            let line = done.lines.saturating_add(error["line"].as_u64().unwrap_or(0));
             let (code, message) = (&error["error"]["code"], &error["error"]["message"]);
-            eprintln!("halley: line {line}: {} ({})", shown(&cell(message)), shown(&cell(code)));
+            let (code, message) = (shown(&cell(code)), shown(&cell(message)));
+            note(&format!("halley: line {line}: {message} ({code})"));
         }
         done.errors += 1;
     }
@@ -365,8 +398,8 @@ fn add(done: &mut Done, end: u64, lines: u64, answer: &Value) {
     done.errors += unlisted;
     done.changed += of(["added", "removed"]);
     done.same += of(["already", "absent"]);
-    done.lines += lines;
-    done.offset = end;
+    done.lines += place.lines;
+    (done.offset, done.mark) = (place.end, place.mark);
 }
 
 #[cfg(test)]
@@ -376,7 +409,8 @@ mod tests {
     use super::*;
 
     fn sent(first_line: u64, answer: Result<Value>) -> Sent {
-        Sent { end: first_line * 10, first_line, lines: 1, answer }
+        let (end, mark) = (first_line * 10, first_line.to_string());
+        Sent { place: Place { end, mark, first_line, lines: 1 }, answer }
     }
 
     fn count_of(all: Vec<Sent>) -> (Done, Result<()>) {
@@ -394,7 +428,7 @@ mod tests {
         let (done, result) =
             count_of(vec![sent(2, answer()), sent(3, answer()), sent(1, answer())]);
         result.unwrap();
-        assert_eq!((done.lines, done.changed, done.offset), (3, 3, 30));
+        assert_eq!((done.lines, done.changed, done.offset, done.mark), (3, 3, 30, "3".into()));
     }
 
     #[test]
@@ -410,6 +444,47 @@ mod tests {
         let (done, result) = count_of(all);
         assert_eq!(done.lines, 1);
         assert_eq!(result.unwrap_err().to_string(), "early");
+    }
+
+    fn options_of(file: &Path) -> Options {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        <Line as clap::Parser>::try_parse_from([Path::new("import"), file]).unwrap().options
+    }
+
+    /// Form and first block of a file with these bytes.
+    fn begun(name: &str, bytes: &[u8], done: &Done) -> (&'static str, Result<Option<Block>>) {
+        let path = std::env::temp_dir().join(format!("halley-cli-{name}-{}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        let options = options_of(&path);
+        let mut input = open(&options).unwrap();
+        let start = input.start().unwrap();
+        let blocks = input.blocks(&options, &start, done);
+        std::fs::remove_file(&path).unwrap();
+        (form(&options, &start), blocks.and_then(|mut blocks| blocks.next()))
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_user() {
+        let (form, block) = begun("bom", b"\xef\xbb\xbf {\"user\":1}\n", &Done::default());
+        assert_eq!(form, "application/x-ndjson");
+        let block = block.unwrap().unwrap();
+        assert_eq!((block.bytes.as_slice(), block.place.end), (&b" {\"user\":1}\n"[..], 15));
+    }
+
+    #[test]
+    fn an_input_that_begins_otherwise_isnt_gone_on_with() {
+        let mut mark = Mark::new();
+        mark.add(b"a b\n");
+        let done = Done { offset: 4, mark: mark.text(), lines: 1, ..Done::default() };
+        let block = begun("grown", b"a b\nc d\n", &done).1.unwrap().unwrap();
+        assert_eq!((block.bytes.as_slice(), block.place.first_line), (&b"c d\n"[..], 2));
+        for (name, other) in [("other", &b"a x\nc d\n"[..]), ("cut", &b"a b"[..])] {
+            assert!(matches!(begun(name, other, &done).1, Err(Failure::Usage(_))), "{name}");
+        }
     }
 
     #[test]

@@ -1,33 +1,33 @@
 //! How far an import is, in a file that outlives a kill and a crash.
 //!
 //! All lines up to `offset` are done. The next run sends those after it; some of them may be
-//! `already` done as well.
+//! `already` done as well. The mark of all that is done tells that it is the same input still,
+//! which may have grown: an input that was made anew may begin alike, and none of its lines must be
+//! left out, or begin in its middle.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
-use ring::digest::{SHA256, digest};
+use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
-use crate::whole_file;
+use crate::whole_file::Held;
 
-/// How much of the input's beginning tells it from others.
-const MARK_BYTES_MAX: u64 = 1 << 16;
 const STATE_BYTES_MAX: u64 = 1 << 16;
+/// What is read at a time to compare.
+const PART_BYTES: usize = 1 << 18;
 
 /// Which import it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The server.
-    url: String,
+    pub url: String,
     /// Follows are ended, not made.
-    unfollow: bool,
-    /// So many bytes of the beginning …
-    mark_bytes: u64,
-    /// … have this SHA-256.
-    mark: String,
+    pub unfollow: bool,
+    /// `Content-Type` of the lines.
+    pub form: String,
 }
 
 /// Counts of what is done.
@@ -35,6 +35,8 @@ pub struct Job {
 pub struct Done {
     /// Bytes of the input.
     pub offset: u64,
+    /// The mark of these bytes; empty as long as nothing is done.
+    pub mark: String,
     /// Lines of it, blank ones too.
     pub lines: u64,
     /// Follows that were made, or ended.
@@ -47,73 +49,122 @@ pub struct Done {
 
 /// The file's content.
 #[derive(Debug, Serialize, Deserialize)]
-struct State {
+struct Content {
     job: Job,
     done: Done,
 }
 
-impl Job {
-    /// The import of this input, read from its beginning.
+/// SHA-256 of an input from its beginning on.
+#[derive(Clone)]
+pub struct Mark(Context);
+
+impl Mark {
+    /// Of nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Context::new(&SHA256))
+    }
+
+    /// Of so many bytes, which are read from where the input is; `None` if it has fewer.
     ///
     /// # Errors
-    /// If it can't be read.
-    pub fn of(url: &str, unfollow: bool, input: &File, mark_bytes: Option<u64>) -> Result<Self> {
-        let mut start = Vec::new();
-        let mark_bytes = mark_bytes.unwrap_or(MARK_BYTES_MAX).min(MARK_BYTES_MAX);
-        input
-            .take(mark_bytes)
-            .read_to_end(&mut start)
-            .map_err(Failure::io("can't read the input"))?;
-        let mark = digest(&SHA256, &start);
-        let mark = mark.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self { url: url.to_owned(), unfollow, mark_bytes: start.len() as u64, mark })
+    /// If the input can't be read.
+    pub fn of_next(input: &File, bytes: u64) -> io::Result<Option<Self>> {
+        let (mut mark, mut left) = (Self::new(), bytes);
+        let mut part = Vec::with_capacity(PART_BYTES);
+        while left > 0 {
+            part.clear();
+            let read = input.take(left.min(PART_BYTES as u64)).read_to_end(&mut part)?;
+            if read == 0 {
+                return Ok(None);
+            }
+            mark.add(&part);
+            left -= read as u64;
+        }
+        Ok(Some(mark))
+    }
+
+    /// These follow.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// In hexadecimal digits.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.0.clone().finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Reads how far the import of this input is; nothing is done where there is no file.
-///
-/// # Errors
-/// If the file is of another import, or can't be read.
-pub fn read(path: &Path, job: impl Fn(Option<u64>) -> Result<Job>) -> Result<(Job, Done)> {
-    let name = path.display();
-    let mut text = String::new();
-    match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok((job(None)?, Done::default()));
-        }
-        Err(error) => return Err(Failure::Io(format!("can't read {name}"), error)),
-        Ok(file) => file
-            .take(STATE_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(Failure::io(format!("can't read {name}")))?,
-    };
-    let remedy = "; --restart begins anew, --state names another file";
-    let State { job: before, done } = serde_json::from_str(&text)
-        .map_err(|_| Failure::Usage(format!("{name} is no state of an import{remedy}")))?;
-    // The input may have grown since: as much of it is compared as there was.
-    let job = job(Some(before.mark_bytes))?;
-    let other = if before.url != job.url {
+/// The state of one import, which is this run's alone.
+#[derive(Debug)]
+pub struct State {
+    file: Held,
+    job: Job,
+}
+
+impl State {
+    /// Takes the file; nothing is done where there is none, or with `restart`.
+    ///
+    /// # Errors
+    /// If another run is at work with it, it is of another import, or can't be read.
+    pub fn take(path: &Path, job: Job, restart: bool) -> Result<(Self, Done)> {
+        let name = path.display();
+        let first = content(&job, &Done::default())?;
+        let (file, text) = Held::take(path, STATE_BYTES_MAX, &first)?;
+        let done = if restart || text.is_empty() {
+            Done::default()
+        } else {
+            let Content { job: before, done } = serde_json::from_str(&text)
+                .map_err(|_| Failure::Usage(format!("{name} is no state of an import{REMEDY}")))?;
+            match other(&before, &job) {
+                Some(other) => return Err(is_of_another(path, &other)),
+                None => done,
+            }
+        };
+        Ok((Self { file, job }, done))
+    }
+
+    /// Writes it; when it returns, it is on disk.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn write(&mut self, done: &Done) -> Result<()> {
+        self.file.write(content(&self.job, done)?.as_bytes())
+    }
+
+    /// All is done: removes the file.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    pub fn remove(self) -> Result<()> {
+        self.file.remove()
+    }
+}
+
+fn content(job: &Job, done: &Done) -> Result<String> {
+    let content = Content { job: job.clone(), done: done.clone() };
+    let text = serde_json::to_string(&content)
+        .map_err(|error| Failure::Io("can't write the state".into(), error.into()))?;
+    Ok(format!("{text}\n"))
+}
+
+const REMEDY: &str = "; --restart begins anew, --state names another file";
+
+/// The state isn't that of this import.
+#[must_use]
+pub fn is_of_another(path: &Path, what: &str) -> Failure {
+    Failure::Usage(format!("{} is of another {what}{REMEDY}", path.display()))
+}
+
+fn other(before: &Job, job: &Job) -> Option<String> {
+    if before.url != job.url {
         Some(format!("server, {}", before.url))
     } else if before.unfollow != job.unfollow {
         Some("direction (--unfollow)".to_owned())
     } else {
-        (before != job).then(|| "input".to_owned())
-    };
-    match other {
-        Some(other) => Err(Failure::Usage(format!("{name} is of another {other}{remedy}"))),
-        None => Ok((job, done)),
+        (before.form != job.form).then(|| "form of lines (--format)".to_owned())
     }
-}
-
-/// Writes it; when it returns, it is on disk.
-///
-/// # Errors
-/// If the system refuses.
-pub fn write(path: &Path, job: &Job, done: &Done) -> Result<()> {
-    let state = State { job: job.clone(), done: done.clone() };
-    let text = serde_json::to_string(&state)
-        .map_err(|error| Failure::Io("can't write the state".into(), error.into()))?;
-    whole_file::write(path, format!("{text}\n").as_bytes())
 }
 
 #[cfg(test)]
@@ -124,28 +175,43 @@ mod tests {
 
     #[test]
     fn a_state_belongs_to_one_import() {
-        let folder = std::env::temp_dir().join(format!("halley-cli-state-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let (input, state) = (folder.join("input"), folder.join("state"));
-        let job_of = |url: &'static str, unfollow| {
-            let input = input.clone();
-            move |bytes| Job::of(url, unfollow, &File::open(&input).unwrap(), bytes)
+        let path = std::env::temp_dir().join(format!("halley-cli-state-{}", std::process::id()));
+        let job_of = |url: &str, unfollow, form: &str| Job {
+            url: url.to_owned(),
+            unfollow,
+            form: form.to_owned(),
         };
-        std::fs::write(&input, "a b\n").unwrap();
-        let (job, done) = read(&state, job_of("u", false)).unwrap();
+        let job = job_of("u", false, "text/plain");
+        let (mut state, done) = State::take(&path, job.clone(), false).unwrap();
         assert_eq!(done, Done::default());
-        let done = Done { offset: 4, lines: 1, changed: 1, same: 0, errors: 0 };
-        write(&state, &job, &done).unwrap();
-        // It has grown.
-        std::fs::write(&input, "a b\nc d\n").unwrap();
-        assert_eq!(read(&state, job_of("u", false)).unwrap().1, done);
-        for (url, unfollow) in [("v", false), ("u", true)] {
-            assert!(matches!(read(&state, job_of(url, unfollow)), Err(Failure::Usage(_))));
+        let done = Done { offset: 4, lines: 1, changed: 1, ..Done::default() };
+        state.write(&done).unwrap();
+        drop(state);
+        assert_eq!(State::take(&path, job.clone(), false).unwrap().1, done);
+        assert_eq!(State::take(&path, job.clone(), true).unwrap().1, Done::default());
+        for other in [
+            job_of("v", false, "text/plain"),
+            job_of("u", true, "text/plain"),
+            job_of("u", false, "application/x-ndjson"),
+        ] {
+            assert!(matches!(State::take(&path, other, false), Err(Failure::Usage(_))));
         }
-        std::fs::write(&input, "x y\nc d\n").unwrap();
-        assert!(matches!(read(&state, job_of("u", false)), Err(Failure::Usage(_))));
-        std::fs::write(&state, "{}").unwrap();
-        assert!(matches!(read(&state, job_of("u", false)), Err(Failure::Usage(_))));
-        std::fs::remove_dir_all(&folder).unwrap();
+        std::fs::write(&path, "{}").unwrap();
+        assert!(matches!(State::take(&path, job, false), Err(Failure::Usage(_))));
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_mark_is_of_every_byte() {
+        let path = std::env::temp_dir().join(format!("halley-cli-mark-{}", std::process::id()));
+        let text = "u s\n".repeat(PART_BYTES);
+        std::fs::write(&path, &text).unwrap();
+        let of = |bytes| Mark::of_next(&File::open(&path).unwrap(), bytes).unwrap();
+        let mut mark = Mark::new();
+        mark.add(text.as_bytes());
+        assert_eq!(of(text.len() as u64).unwrap().text(), mark.text());
+        assert!(of(text.len() as u64 + 1).is_none());
+        assert_ne!(of(text.len() as u64 - 1).unwrap().text(), mark.text());
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -69,7 +69,7 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = context.api()?;
     let answer = patiently(patience, || {
         let body = Some(("application/json", event.as_bytes()));
-        client.send(Method::POST, "/v1/events", body)?.ok()?.json()
+        client.send(Method::POST, "/v1/events", body)?.ok()?.object_with("id")
     })?;
     context.out.either(&answer, || {
         let sessions = count(answer["sessions"].as_u64().unwrap_or(0));
