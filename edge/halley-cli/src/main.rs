@@ -30,19 +30,34 @@ use crate::commands::Context;
 use crate::failure::{Failure, Result};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|word| word == "--json") => {
+            return ended(&Failure::Usage(usage(&error.to_string())), true);
+        }
+        Err(error) => error.exit(),
+    };
     let json = arguments.flags.json;
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            match failure {
-                Failure::NoReader => {}
-                _ if json => eprintln!("{}", failure.json()),
-                _ => eprintln!("halley: {}", out::shown(&failure.to_string())),
-            }
-            ExitCode::from(failure.status())
-        }
+        Err(failure) => ended(&failure, json),
     }
+}
+
+/// Says why, and gives the exit status.
+fn ended(failure: &Failure, json: bool) -> ExitCode {
+    match failure {
+        Failure::NoReader => {}
+        _ if json => out::note(&failure.json().to_string()),
+        _ => out::note(&format!("halley: {}", out::shown(&failure.to_string()))),
+    }
+    ExitCode::from(failure.status())
+}
+
+/// The reason in a message of clap's, which has hints behind an empty line.
+fn usage(message: &str) -> String {
+    let reason = message.split("\n\n").next().unwrap_or_default();
+    reason.strip_prefix("error: ").unwrap_or(reason).trim().to_owned()
 }
 
 fn run(arguments: Arguments) -> Result<()> {
@@ -80,5 +95,20 @@ fn dispatch(context: &mut Context, command: Command) -> Result<()> {
         Command::Backup(options) => commands::elsewhere::run("backup", &options),
         Command::Restore(options) => commands::elsewhere::run("restore", &options),
         Command::Config(options) => commands::elsewhere::run("config", &options),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_command_line_has_one_reason() {
+        let error = Arguments::try_parse_from(["halley", "status", "--timeout", "soon"]);
+        let reason = usage(&error.unwrap_err().to_string());
+        assert!(reason.starts_with("invalid value 'soon' for '--timeout"), "{reason}");
+        assert!(!reason.contains('\n'), "{reason}");
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::out::count;
+use crate::out::{count, note};
 
 /// How long something must last to be worth showing.
 const SHOW_AFTER: Duration = Duration::from_secs(1);
@@ -33,7 +33,9 @@ impl Progress {
                 None => "{spinner} {msg}",
             };
             let style = ProgressStyle::with_template(template);
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            // ASCII, for terminals without UTF-8.
+            bar.set_style(style.progress_chars("=> ").tick_chars("-\\|/ "));
             bar
         });
         Self { what, started: Instant::now(), next_line: SHOW_AFTER, bar }
@@ -48,7 +50,7 @@ impl Progress {
             bar.set_message(message());
             bar.set_position(bytes);
         } else if elapsed >= self.next_line {
-            eprintln!("{} after {:.0} s", message(), elapsed.as_secs_f64());
+            note(&format!("{} after {:.0} s", message(), elapsed.as_secs_f64()));
             self.next_line = elapsed + LINE_EVERY;
         }
     }

@@ -17,6 +17,9 @@ pub const LAUNCHER: &str = "HALLEY_LAUNCHER";
 const API_LISTEN: &str = "127.0.0.1:8081";
 const PUBLIC_LISTEN: &str = "127.0.0.1:8080";
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
+const TIMEOUT_S: u64 = 30;
+/// A day.
+const TIMEOUT_S_MAX: u64 = 86_400;
 
 /// The flags that each command has.
 #[derive(Debug, Args, Clone, Default)]
@@ -38,7 +41,8 @@ pub struct Flags {
     #[arg(long, global = true, env = "HALLEY_CA", value_name = "FILE")]
     pub ca: Option<PathBuf>,
     /// Seconds to wait for a connection, and for each answer
-    #[arg(long, global = true, env = "HALLEY_TIMEOUT", value_name = "SECONDS")]
+    #[arg(long, global = true, env = "HALLEY_TIMEOUT", value_name = "SECONDS",
+        value_parser = timeout)]
     pub timeout: Option<u64>,
     /// The file with the settings [default: ~/.config/halley.toml]
     #[arg(long, global = true, value_name = "FILE")]
@@ -89,25 +93,43 @@ impl Settings {
     pub fn of(flags: &Flags) -> Result<Self> {
         let file = read_file(flags.config.as_deref())?;
         let server = Listeners::of_launcher();
-        let url = flags.url.clone().or(file.url);
-        let public_url = flags.public_url.clone().or(file.public_url);
+        let url = given(&flags.url).or(file.url);
+        let public_url = given(&flags.public_url).or(file.public_url);
         let public_url = match (public_url, &url) {
             (Some(public_url), _) => public_url,
             (None, Some(url)) => beside(url),
             (None, None) => server.public,
         };
-        let timeout = Duration::from_secs(flags.timeout.or(file.timeout).unwrap_or(30).max(1));
+        let timeout = flags.timeout.filter(|seconds| *seconds > 0).or(file.timeout);
+        let timeout = timeout.unwrap_or(TIMEOUT_S).clamp(1, TIMEOUT_S_MAX);
+        let timeout = Duration::from_secs(timeout);
         Ok(Self {
             url: base(&url.unwrap_or(server.api))?,
             public_url: base(&public_url)?,
-            key: flags.key.clone().or(file.key).filter(|key| !key.is_empty()),
-            token: flags.token.clone().or(file.token).filter(|token| !token.is_empty()),
-            ca: flags.ca.clone().or(file.ca),
+            key: given(&flags.key).or(file.key),
+            token: given(&flags.token).or(file.token),
+            ca: flags.ca.clone().filter(|path| !path.as_os_str().is_empty()).or(file.ca),
             timeout,
             answer_timeout: timeout,
             json: flags.json,
         })
     }
+}
+
+/// A variable that is set to nothing is as good as not set, as in the files of containers.
+fn given(flag: &Option<String>) -> Option<String> {
+    flag.clone().filter(|text| !text.is_empty())
+}
+
+/// Seconds; 0 if the variable is set to nothing.
+fn timeout(text: &str) -> std::result::Result<u64, String> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse()
+        .ok()
+        .filter(|seconds| (1..=TIMEOUT_S_MAX).contains(seconds))
+        .ok_or_else(|| format!("a time is 1 to {TIMEOUT_S_MAX} seconds"))
 }
 
 fn read_file(named: Option<&Path>) -> Result<File> {
@@ -125,7 +147,8 @@ fn read_file(named: Option<&Path>) -> Result<File> {
     }
     let text = std::fs::read_to_string(&path).map_err(Failure::io(format!("can't read {name}")))?;
     toml::from_str(&text).map_err(|error| {
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        let before = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(before).filter(|byte| *byte == b'\n').count();
         Failure::Usage(format!("{name}, line {line}: {}", error.message().replace('\n', " ")))
     })
 }
@@ -156,6 +179,10 @@ fn base(url: &str) -> Result<String> {
     });
     if is_valid {
         Ok(url.trim_end_matches('/').to_owned())
+    } else if url.contains('@') {
+        // There may be a password before it.
+        let why = "an address has no user before its host: a key goes into HALLEY_KEY or --key";
+        Err(Failure::Usage(why.to_owned()))
     } else {
         Err(Failure::Usage(format!(
             "{url} is no address of a server: it begins with http:// or https://, such as \
@@ -235,6 +262,34 @@ mod tests {
             ["localhost:8081", "ftp://h", "http://", "http:///x", "http://u:p@h", "http://h?x"]
         {
             assert!(matches!(base(wrong), Err(Failure::Usage(_))), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_address_is_not_repeated() {
+        assert!(!base("http://u:secret@h").unwrap_err().to_string().contains("secret"));
+    }
+
+    #[test]
+    fn what_is_set_to_nothing_isnt_set() {
+        let nothing = || Some(String::new());
+        let flags = Flags {
+            url: nothing(),
+            public_url: nothing(),
+            key: nothing(),
+            token: nothing(),
+            ca: Some(PathBuf::new()),
+            timeout: Some(timeout("").unwrap()),
+            config: Some("/dev/null".into()),
+            json: false,
+        };
+        let settings = Settings::of(&flags).unwrap();
+        assert_eq!(settings.url, format!("http://{API_LISTEN}"));
+        assert_eq!(settings.public_url, format!("http://{PUBLIC_LISTEN}"));
+        assert_eq!((settings.key, settings.token, settings.ca), (None, None, None));
+        assert_eq!(settings.timeout.as_secs(), TIMEOUT_S);
+        for wrong in ["0", "soon", "-1", "18446744073709551615"] {
+            assert!(timeout(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! same ids.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::Context;
 use super::events::words;
 use crate::client::{Client, Door, segment};
 use crate::failure::{Failure, Result};
+use crate::out::{note, shown};
 use crate::whole_file;
 
 /// Heartbeats come at least so often; a stream that is silent for longer is broken.
@@ -25,6 +26,8 @@ const SILENCE: Duration = Duration::from_secs(90);
 /// Between two tries to come back: doubled each time.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A line that is longer is no message: an event's data is far below it.
+const LINE_BYTES_MAX: u64 = 16 << 20;
 /// How often the cursor's file is written.
 const SAVE_EVERY: Duration = Duration::from_secs(1);
 
@@ -59,7 +62,8 @@ pub struct Options {
 /// If the server refuses the stream, or can't be reached at the start.
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = Client::new(&context.settings, Door::Public)?;
-    let mut listener = Listener { cursor: options.cursor.clone(), printed: 0, saved: None };
+    let cursor = options.cursor.clone();
+    let mut listener = Listener { cursor, printed: 0, heard: false, saved: None };
     if let Some(path) = &options.cursor_file {
         listener.cursor = read_cursor(path)?;
     }
@@ -69,8 +73,15 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
         let ended = match client.stream(&listener.path(options), NDJSON, SILENCE) {
             Ok(stream) => {
                 was_there = true;
-                pause = PAUSE_MIN;
-                listener.read(context, options, BufReader::new(stream))?
+                let read = listener.read(context, options, BufReader::new(stream));
+                // Also where it ends for good, so that the next run repeats nothing.
+                listener.save(options)?;
+                let ended = read?;
+                // What accepts a stream and says nothing isn't asked again and again.
+                if std::mem::take(&mut listener.heard) {
+                    pause = PAUSE_MIN;
+                }
+                ended
             }
             Err(failure @ Failure::Unreachable(_)) if was_there => {
                 Ended::Broken(failure.to_string())
@@ -80,11 +91,10 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
             }
             Err(failure) => return Err(failure),
         };
-        listener.save(options)?;
         match ended {
             Ended::Counted => return Ok(()),
             Ended::Broken(why) => {
-                eprintln!("halley: {}; coming back in {pause:?}", crate::out::shown(&why));
+                note(&format!("halley: {}; coming back in {pause:?}", shown(&why)));
             }
         }
         std::thread::sleep(pause);
@@ -102,6 +112,8 @@ enum Ended {
 struct Listener {
     cursor: Option<String>,
     printed: u64,
+    /// A message has come since the stream was opened.
+    heard: bool,
     saved: Option<Instant>,
 }
 
@@ -134,12 +146,17 @@ impl Listener {
         let mut line = String::new();
         loop {
             line.clear();
-            match stream.read_line(&mut line) {
+            match (&mut stream).take(LINE_BYTES_MAX).read_line(&mut line) {
                 Ok(0) => return Ok(Ended::Broken("the stream has ended".to_owned())),
                 Ok(_) => {}
                 Err(error) => return Ok(Ended::Broken(format!("the stream broke off: {error}"))),
             }
+            if line.len() as u64 == LINE_BYTES_MAX && !line.ends_with('\n') {
+                let why = "a line of 16 MiB came: is --public-url the address of a Halley?";
+                return Err(Failure::Unreachable(why.to_owned()));
+            }
             let Some(message) = Message::of(&line, options.cursors) else { continue };
+            self.heard = true;
             self.print(context, options, &message)?;
             if options.count.is_some_and(|count| self.printed >= count) {
                 return Ok(Ended::Counted);
@@ -152,8 +169,8 @@ impl Listener {
 
     /// The cursor counts only once what came with it is on its way to the reader.
     fn print(&mut self, context: &mut Context, options: &Options, message: &Message) -> Result<()> {
-        if let Some(shown) = &message.shown {
-            context.out.either(shown, || words(shown))?;
+        if let Some(text) = &message.shown {
+            context.out.either(text, || words(text))?;
             context.out.flush()?;
         }
         if message.kind.id.is_some() {
@@ -256,5 +273,37 @@ mod tests {
         assert_eq!(shown("{\"cursor\":\"AB\"}\n", false), None);
         assert_eq!(Message::of(line, false).unwrap().kind.cursor.unwrap(), "AB");
         assert!(Message::of("", false).is_none());
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: crate::settings::Flags,
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn read_of(stream: impl Read) -> (Listener, Result<Ended>) {
+        let line = ["listen", "--config", "/dev/null"];
+        let Line { flags, options } = <Line as clap::Parser>::try_parse_from(line).unwrap();
+        let mut context = Context::new(&flags).unwrap();
+        let mut listener = Listener { cursor: None, printed: 0, heard: false, saved: None };
+        let read = listener.read(&mut context, &options, BufReader::new(stream));
+        (listener, read)
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_given_up() {
+        let (listener, read) = read_of(std::io::repeat(b'x'));
+        assert!(matches!(read, Err(Failure::Unreachable(_))));
+        assert!(!listener.heard);
+    }
+
+    #[test]
+    fn what_is_no_message_isnt_heard() {
+        let (listener, read) = read_of(&b"<html>\n</html>\n"[..]);
+        assert!(matches!(read, Ok(Ended::Broken(_))));
+        assert!(!listener.heard);
+        assert!(read_of(&b"{\"cursor\":\"AB\"}\n"[..]).0.heard);
     }
 }

@@ -7,7 +7,7 @@ use super::Context;
 use crate::client::segment;
 use crate::clock::utc;
 use crate::failure::Result;
-use crate::out::{cell, count, table};
+use crate::out::{cell, count, note, table};
 
 /// Which sessions are shown.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let total = answer["sessions_total"].as_u64().unwrap_or(0);
     let shown = answer["sessions"].as_array().map_or(0, Vec::len) as u64;
     if total > shown {
-        eprintln!("halley: {} more sessions aren't listed", count(total - shown));
+        note(&format!("halley: {} more sessions aren't listed", count(total - shown)));
     }
     Ok(())
 }

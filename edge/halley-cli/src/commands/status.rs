@@ -1,8 +1,10 @@
 //! `status`: the server's figures of this second, by `GET /v1/status`.
 
 use serde_json::{Map, Value};
+use ureq::http::Method;
 
 use super::Context;
+use crate::client::Client;
 use crate::failure::Result;
 use crate::out::{bytes, cell, count};
 
@@ -11,14 +13,22 @@ use crate::out::{bytes, cell, count};
 /// # Errors
 /// If there is no answer, or the key may not read.
 pub fn run(context: &mut Context) -> Result<()> {
-    let status = brief(context.api()?.get("/v1/status")?);
+    let status = read(&context.api()?, "/v1/status")?;
     context.out.either(&status, || words(&status))
+}
+
+/// The status by this path, with its newest sample alone.
+///
+/// # Errors
+/// If there is no answer, or it is none of a Halley.
+pub fn read(client: &Client, path: &str) -> Result<Value> {
+    client.send(Method::GET, path, None)?.ok()?.object_with("state").map(brief)
 }
 
 /// The answer with the newest sample alone, its values by name in `now`; what is for pages that
 /// draw ten minutes is left out.
 #[must_use]
-pub fn brief(mut status: Value) -> Value {
+fn brief(mut status: Value) -> Value {
     let columns = status["columns"].take();
     let samples = status["samples"].take();
     let newest = samples.as_array().and_then(|samples| samples.last()).cloned();

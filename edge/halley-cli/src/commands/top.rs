@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::status::brief;
+use super::status::read;
 use crate::client::{Client, patiently};
 use crate::failure::Result;
 use crate::out::{bytes, cell, count, shown, table};
@@ -37,8 +37,10 @@ pub struct Options {
 /// If the server refuses, or is away for a minute.
 pub fn run(context: &mut Context, options: &Options) -> Result<()> {
     let client = context.api()?;
-    let mut before = brief(client.get("/v1/status")?);
-    let is_page = !context.out.is_json() && std::io::stdout().is_terminal();
+    let mut before = read(&client, "/v1/status")?;
+    // A terminal without cursor movements gets lines.
+    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
+    let is_page = !context.out.is_json() && !is_dumb && std::io::stdout().is_terminal();
     for _ in 0..options.count.unwrap_or(u64::MAX) {
         let mut now = patiently(PATIENCE, || next(&client, &before))?;
         let top = patiently(PATIENCE, || client.get("/v1/top"))?;
@@ -61,7 +63,7 @@ pub fn run(context: &mut Context, options: &Options) -> Result<()> {
 /// The status of the next sample, for which the server waits.
 fn next(client: &Client, before: &Value) -> Result<Value> {
     let after = cell_u64(&before["now"]["at"]);
-    client.get(&format!("/v1/status?after={after}")).map(brief)
+    read(client, &format!("/v1/status?after={after}"))
 }
 
 fn cell_u64(value: &Value) -> u64 {
@@ -75,7 +77,7 @@ fn now_of(status: &Value, name: &str) -> u64 {
 /// How much a counter grew in a second. A brain that began anew counts from 0.
 fn rate(before: &Value, now: &Value, name: &str) -> u64 {
     let ms = now_of(now, "at").saturating_sub(now_of(before, "at")).max(1);
-    now_of(now, name).saturating_sub(now_of(before, name)) * 1_000 / ms
+    now_of(now, name).saturating_sub(now_of(before, name)).saturating_mul(1_000) / ms
 }
 
 fn line(before: &Value, now: &Value) -> String {

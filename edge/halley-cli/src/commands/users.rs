@@ -8,7 +8,7 @@ use super::Context;
 use super::lists::page;
 use crate::client::segment;
 use crate::failure::Result;
-use crate::out::{cell, count, table};
+use crate::out::{cell, count, note, table};
 
 /// Users of one page.
 const PAGE: u64 = 1_000;
@@ -64,7 +64,7 @@ fn list(context: &mut Context, path: &str) -> Result<()> {
         let page = page(&client, path, after.as_deref(), PAGE)?;
         let Value::Array(users) = &page["users"] else {
             let online = page["online"].as_u64().unwrap_or(0);
-            eprintln!("halley: {} users are online: too many to be listed", count(online));
+            note(&format!("halley: {} users are online: too many to be listed", count(online)));
             return Ok(());
         };
         for user in users {

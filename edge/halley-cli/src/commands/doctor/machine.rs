@@ -85,7 +85,8 @@ fn sysctls(value: impl Fn(&str) -> Option<u64>) -> Vec<Finding> {
 
 fn disk() -> Option<Finding> {
     let dir = data_dir_of_launcher()?;
-    let output = Command::new("df").arg("-Pk").arg(&dir).env("LC_ALL", "C").output().ok()?;
+    let output =
+        Command::new("df").args(["-Pk", "--"]).arg(&dir).env("LC_ALL", "C").output().ok()?;
     free_of_df(&String::from_utf8_lossy(&output.stdout), &dir)
 }
 

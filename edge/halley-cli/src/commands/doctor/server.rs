@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::{Finding, State};
-use crate::client::Client;
+use crate::client::{Client, is_loopback};
 use crate::clock::now_ms;
-use crate::commands::status::brief;
+use crate::commands::status::read;
 use crate::failure::Result;
 use crate::out::{bytes, cell};
 use crate::settings::Settings;
@@ -24,7 +24,7 @@ const MEMORY_BYTES_MIN: u64 = 256 << 20;
 /// # Errors
 /// If there is no answer.
 pub fn status(client: &Client) -> Result<Value> {
-    client.get("/v1/status").map(brief)
+    read(client, "/v1/status")
 }
 
 /// All checks, for this status. A resource that the key may not read is a finding, too.
@@ -118,7 +118,7 @@ fn access(key: &Value, url: &str) -> Finding {
         key["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     if key["open"] == true {
         let found = "the API needs none: whoever reaches it may do everything";
-        if ["127.0.0.1", "localhost", "[::1]"].iter().any(|host| url.contains(host)) {
+        if is_loopback(url) {
             return Finding::ok("key", found);
         }
         let remedy = "`./halley key create web --scope publish,follow` on the server's machine";
@@ -177,7 +177,9 @@ mod tests {
     fn an_open_api_is_fine_on_loopback_alone() {
         let open = json!({"open": true, "scopes": []});
         assert_eq!(access(&open, "http://localhost:8081").state, State::Ok);
-        assert_eq!(access(&open, "http://h.example.org").state, State::Failure);
+        for url in ["http://h.example.org", "http://localhost.example.org"] {
+            assert_eq!(access(&open, url).state, State::Failure, "{url}");
+        }
         let key = json!({"open": false, "scopes": ["read"]});
         assert_eq!(access(&key, "http://h.example.org"), Finding::ok("key", "may read"));
     }

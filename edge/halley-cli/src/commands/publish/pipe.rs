@@ -17,13 +17,14 @@ use ureq::http::Method;
 use crate::client::{Client, patiently};
 use crate::commands::Context;
 use crate::failure::{Failure, Refusal, Result};
-use crate::out::{count, shown};
+use crate::out::{count, note, shown};
 use crate::random::random_id;
 
 /// Lines of one request; the server takes 100,000.
 const LINES_MAX: usize = 10_000;
-/// Bytes of one request, but for its last line.
-const BYTES_MAX: usize = 4 << 20;
+/// Bytes of one request, but for its last line: with that it is below 1 MiB, the longest body that
+/// nginx passes on by default.
+const BYTES_MAX: usize = 1 << 19;
 /// A line that is longer is refused here: the server's bound for an event's data is far below.
 const LINE_BYTES_MAX: usize = 16 << 20;
 /// Lines that are read ahead of the request.
@@ -47,9 +48,10 @@ pub fn run(context: &mut Context, patience: Duration) -> Result<()> {
     let lines = read_ahead();
     let mut counts = Counts::default();
     while let Some((batch, failure)) = next_batch(&lines) {
-        let result = send(context, &client, patience, batch, &mut counts);
-        context.out.flush()?;
-        result?;
+        let last = batch.last().map_or(0, |line| line.0);
+        let sent = send(context, &client, patience, batch, &mut counts);
+        let printed = context.out.flush();
+        sent.and(printed).map_err(|failure| without_reader(failure, last))?;
         if let Some(failure) = failure {
             return Err(failure);
         }
@@ -63,6 +65,20 @@ pub fn run(context: &mut Context, patience: Duration) -> Result<()> {
     }
 }
 
+/// A reader of the results that has gone doesn't want the events unpublished.
+fn without_reader(failure: Failure, last: u64) -> Failure {
+    match failure {
+        Failure::NoReader => Failure::Io(
+            format!(
+                "stdout takes no results; whether lines up to {last} were published isn't known, \
+                 later ones were not"
+            ),
+            std::io::ErrorKind::BrokenPipe.into(),
+        ),
+        other => other,
+    }
+}
+
 /// Reads stdin in a thread of its own, which ends with it.
 fn read_ahead() -> Receiver<Result<Line>> {
     let (sender, receiver) = sync_channel(AHEAD_MAX);
@@ -72,8 +88,8 @@ fn read_ahead() -> Receiver<Result<Line>> {
         for number in 1.. {
             let line = match read_line(&mut stdin) {
                 Ok(None) => return,
-                Ok(Some(text)) if text.trim().is_empty() => continue,
-                Ok(Some(text)) => Ok((number, with_id(text.trim(), &format!("{run}-{number}")))),
+                Ok(Some(line)) if line.trim_ascii().is_empty() => continue,
+                Ok(Some(line)) => Ok((number, event_of(&line, &format!("{run}-{number}")))),
                 Err(failure) => Err(failure),
             };
             let is_last = line.is_err();
@@ -85,15 +101,20 @@ fn read_ahead() -> Receiver<Result<Line>> {
     receiver
 }
 
-fn read_line(stdin: &mut impl BufRead) -> Result<Option<String>> {
+fn read_line(stdin: &mut impl BufRead) -> Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     let mut part = std::io::Read::take(&mut *stdin, LINE_BYTES_MAX as u64 + 1);
     part.read_until(b'\n', &mut line).map_err(Failure::io("can't read stdin"))?;
     if line.len() > LINE_BYTES_MAX {
         return Err(Failure::Usage("a line of stdin is longer than 16 MiB".to_owned()));
     }
-    // The server says what is wrong with a line that isn't UTF-8, in its place.
-    Ok((!line.is_empty()).then(|| String::from_utf8_lossy(&line).into_owned()))
+    Ok((!line.is_empty()).then_some(line))
+}
+
+/// What is to be sent of a line, or why it can't be.
+fn event_of(line: &[u8], id: &str) -> std::result::Result<String, String> {
+    let text = std::str::from_utf8(line).map_err(|_| "it isn't UTF-8".to_owned())?;
+    with_id(text.trim(), id)
 }
 
 #[derive(Deserialize)]
@@ -104,7 +125,8 @@ struct Event<'a> {
 
 /// The event's text with this id, unless it has one. The rest stays as it was written.
 fn with_id(text: &str, id: &str) -> std::result::Result<String, String> {
-    let event: Event<'_> = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let event: Event<'_> =
+        serde_json::from_str(text).map_err(|error| format!("it isn't JSON: {error}"))?;
     let Some(members) = text.strip_prefix('{').filter(|_| event.id.is_none()) else {
         return Ok(text.to_owned());
     };
@@ -145,9 +167,7 @@ fn send(
     for (number, text) in batch {
         match text {
             Ok(text) => waiting.push((number, text)),
-            Err(why) => {
-                report(context, number, &refused(&format!("it isn't JSON: {why}")), counts)?
-            }
+            Err(why) => report(context, number, &refused(&why), counts)?,
         }
     }
     while !waiting.is_empty() {
@@ -174,8 +194,11 @@ fn send(
 
 fn results(body: &[u8]) -> Result<Vec<Value>> {
     let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    lines.map(serde_json::from_slice).collect::<std::result::Result<_, _>>().map_err(|_| {
-        Failure::Unreachable("the answer isn't JSON: is this the address of a Halley?".into())
+    let results: Option<Vec<Value>> = lines.map(|line| serde_json::from_slice(line).ok()).collect();
+    let is_result = |result: &Value| result["id"].is_string() || result["error"].is_object();
+    results.filter(|results| results.iter().all(is_result)).ok_or_else(|| {
+        let why = "the answer has no results of events: is this the address of a Halley?";
+        Failure::Unreachable(why.to_owned())
     })
 }
 
@@ -216,7 +239,7 @@ fn report(context: &mut Context, number: u64, result: &Value, counts: &mut Count
     } else {
         counts.refused += 1;
         let message = error["message"].as_str().unwrap_or_default();
-        eprintln!("halley: line {number}: {}", shown(message));
+        note(&format!("halley: line {number}: {}", shown(message)));
     }
     if context.settings.json {
         let mut value = json!({ "line": number });
@@ -259,6 +282,32 @@ mod tests {
         let own = r#"{"subject":"a","data":1,"id":"x"}"#;
         assert_eq!(with_id(own, "i").unwrap(), own);
         assert!(with_id("{", "i").is_err());
+    }
+
+    #[test]
+    fn a_line_of_other_bytes_is_refused_and_not_changed() {
+        let line = b"{\"subject\":\"a\",\"data\":\"caf\xe9\"}\n";
+        assert_eq!(event_of(line, "i").unwrap_err(), "it isn't UTF-8");
+        let line = "{\"id\":\"x\",\"data\":\"café\"}\r\n";
+        assert_eq!(event_of(line.as_bytes(), "i").unwrap(), line.trim());
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_is_a_failure_here() {
+        let failure = without_reader(Failure::NoReader, 7);
+        assert_eq!(failure.status(), 7);
+        assert!(failure.to_string().contains("up to 7"), "{failure}");
+    }
+
+    #[test]
+    fn only_results_of_events_are_answers() {
+        let good = br#"{"id":"i","sessions":1}
+{"error":{"code":"bad_event","message":"no"}}
+"#;
+        assert_eq!(results(good).unwrap().len(), 2);
+        for other in [&b"{}\n"[..], b"[]", b"<html>", b"{\"id\":\"i\"}\n{\"status\":\"ok\"}\n"] {
+            assert!(matches!(results(other), Err(Failure::Unreachable(_))), "{other:?}");
+        }
     }
 
     #[test]
