@@ -4,8 +4,8 @@
 %% the end a page may have fewer users than it has room for, even none. It takes no snapshot: it
 %% sees each user that followed something from its beginning to its end.
 %%
-%% The next page begins behind a number, not behind an id: the last user of a page may leave, and
-%% come back with another number.
+%% A page ends at a number and not at an id: its last user may leave, and come back with another
+%% number.
 -module(halley_follows_users).
 
 -export([page/2, page/3]).

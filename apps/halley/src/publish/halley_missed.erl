@@ -11,7 +11,7 @@
 %% event that a brain which is killed forgets.
 %%
 %% It is for few events a call. A replay of very much yields and goes on in the same call, and so
-%% does one behind a gap: a batch is bounded, the time until it is found is not.
+%% does one after a gap: a batch is bounded, the time until it is found is not.
 -module(halley_missed).
 
 -export([now/0, read/3]).
