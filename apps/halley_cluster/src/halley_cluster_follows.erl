@@ -36,7 +36,7 @@ change(Operation, Pairs, Index, Changed, Errors) ->
     end.
 
 slice(Operation, Pairs) ->
-    case admitted(Operation, Pairs) of
+    case halley_follows:admitted(Operation, Pairs) of
         {ok, Numbered, Errors} ->
             case halley_cluster_brain:change([record(Operation, Pair) || {_, Pair} <- Numbered]) of
                 {ok, Results} -> {ok, length([changed || changed <- Results]), Errors};
@@ -48,21 +48,3 @@ slice(Operation, Pairs) ->
 
 record({add, _}, {User, Subject}) -> {follow, User, Subject};
 record(remove, {User, Subject}) -> {unfollow, User, Subject}.
-
-admitted({add, Asker}, Pairs) -> halley_follows:admitted(Asker, Pairs);
-admitted(remove, Pairs) ->
-    case halley_follows_request:refusing() of
-        false ->
-            Judged = [{I, Pair, judged(Pair)} || {I, Pair} <- lists:enumerate(0, Pairs)],
-            {ok, [{I, Pair} || {I, Pair, ok} <- Judged],
-             [{I, Reason} || {I, _, Reason} <- Judged, Reason =/= ok]};
-        {error, _} = Error -> Error
-    end.
-
-judged({User, Subject}) ->
-    case {halley_id:check(User), halley_id:check(Subject)} of
-        {ok, ok} when User =:= Subject -> self;
-        {ok, ok} -> ok;
-        {{error, Reason}, _} -> {bad_id, user, Reason};
-        {ok, {error, Reason}} -> {bad_id, subject, Reason}
-    end.

@@ -84,7 +84,7 @@ change(Operation, Pairs, Index, Changed, Errors) ->
     end.
 
 slice(Operation, Pairs) ->
-    case {halley_postgres_waiting:target(), admitted(Operation, Pairs)} of
+    case {halley_postgres_waiting:target(), halley_follows:admitted(Operation, Pairs)} of
         {none, _} -> {error, postgres_away};
         {_, {error, _} = Error} -> Error;
         {{ok, Target}, {ok, Numbered, Errors}} ->
@@ -103,26 +103,6 @@ slice(Operation, Pairs) ->
 
 kind({add, _}) -> add;
 kind(remove) -> remove.
-
-admitted({add, Asker}, Pairs) -> halley_follows:admitted(Asker, Pairs);
-admitted(remove, Pairs) ->
-    case halley_follows_request:refusing() of
-        false ->
-            {Good, Bad} = lists:partition(fun({_, Reason}) -> Reason =:= ok end,
-                                          [{{I, Pair}, judged(Pair)}
-                                           || {I, Pair} <- lists:enumerate(0, Pairs)]),
-            {ok, [Numbered || {Numbered, ok} <- Good],
-             [{I, Reason} || {{I, _}, Reason} <- Bad]};
-        {error, _} = Error -> Error
-    end.
-
-judged({User, Subject}) ->
-    case {halley_id:check(User), halley_id:check(Subject)} of
-        {ok, ok} when User =:= Subject -> self;
-        {ok, ok} -> ok;
-        {{error, Reason}, _} -> {bad_id, user, Reason};
-        {ok, {error, Reason}} -> {bad_id, subject, Reason}
-    end.
 
 fitting(Numbered, #{types := {UserType, SubjectType}}) ->
     lists:partition(fun({_, {User, Subject}}) ->

@@ -96,13 +96,14 @@ stored(remove, Pairs) -> unfollowed(change(remove, Pairs, to_record)).
 recorded(add, Pairs) -> change({add, admitted}, Pairs, recorded);
 recorded(remove, Pairs) -> change(remove, Pairs, recorded).
 
-%% What a backend asks before it makes follows: the pairs that `follow/1' would take, each with its
-%% place, and the errors of the others. A pair of an id with itself is in neither. New ids have
-%% numbers from now on, and lose them again if no follow comes. 100,000 pairs at most.
--spec admitted(principal(), [{binary(), binary()}]) ->
+%% What a backend asks before it changes follows: the pairs that `follow/1' or `unfollow/1' would
+%% take, each with its place, and the errors of the others. A follow of an id by itself is in neither.
+%% New ids of follows have numbers from now on, and lose them again if no follow comes. 100,000 pairs
+%% at most.
+-spec admitted({add, principal()} | remove, [{binary(), binary()}]) ->
     {ok, [{non_neg_integer(), {id(), id()}}], Errors :: [{non_neg_integer(), error()}]}
     | {error, failure()}.
-admitted(Asker, Pairs) ->
+admitted({add, Asker}, Pairs) ->
     case halley_follows_request:refusing() of
         false ->
             {Known, Unknown, Self, End, []} = resolve(Pairs, 0),
@@ -114,6 +115,22 @@ admitted(Asker, Pairs) ->
             {ok, [{I, Pair} || {I, {User, Subject} = Pair} <- lists:enumerate(0, Pairs),
                                User =/= Subject, not is_map_key(I, IsBad)], All};
         {error, _} = Error -> Error
+    end;
+admitted(remove, Pairs) ->
+    case halley_follows_request:refusing() of
+        false ->
+            Judged = [{I, Pair, judged(Pair)} || {I, Pair} <- lists:enumerate(0, Pairs)],
+            {ok, [{I, Pair} || {I, Pair, ok} <- Judged],
+             [{I, Reason} || {I, _, Reason} <- Judged, Reason =/= ok]};
+        {error, _} = Error -> Error
+    end.
+
+judged({User, Subject}) ->
+    case {halley_id:check(User), halley_id:check(Subject)} of
+        {ok, ok} when User =:= Subject -> self;
+        {ok, ok} -> ok;
+        {{error, Reason}, _} -> {bad_id, user, Reason};
+        {ok, {error, Reason}} -> {bad_id, subject, Reason}
     end.
 
 %% A store that refuses is asked before ids get numbers.
