@@ -96,10 +96,9 @@ stored(remove, Pairs) -> unfollowed(change(remove, Pairs, to_record)).
 recorded(add, Pairs) -> change({add, admitted}, Pairs, recorded);
 recorded(remove, Pairs) -> change(remove, Pairs, recorded).
 
-%% What a backend asks before it changes follows: the pairs that `follow/1' or `unfollow/1' would
-%% take, each with its place, and the errors of the others. A follow of an id by itself is in neither.
-%% New ids of follows have numbers from now on, and lose them again if no follow comes. 100,000 pairs
-%% at most.
+%% What a backend asks before it changes follows: the pairs that the store would take, each with its
+%% place, and the errors of the others. A follow of an id by itself is in neither. New ids of
+%% follows have numbers from now on, and lose them again if no follow comes. 100,000 pairs at most.
 -spec admitted({add, principal()} | remove, [{binary(), binary()}]) ->
     {ok, [{non_neg_integer(), {id(), id()}}], Errors :: [{non_neg_integer(), error()}]}
     | {error, failure()}.
