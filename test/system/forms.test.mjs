@@ -214,3 +214,22 @@ test('28.3 before its message it is pending: pings are answered, and it has its 
   assert.equal(JSON.parse(late).error.code, 'body_too_slow');
   assert.equal((await closed)[0], 4408);
 });
+
+test('28.3 without a brain its session waits; while the edge stops it is sent away', async () => {
+  const token = mint(key, { sub: 'eve', halley: RIGHTS });
+  await halley.killBrain();
+  const waits = await opened(form([['token', token]]));
+  halley.spawn();
+  await halley.ready();
+  assert.match((await waits.next()).cursor, /./);
+  const late = new WebSocket(byMessage());
+  await once(late, 'open');
+  const closed = once(late, 'close');
+  const said = once(late, 'message');
+  const stopped = halley.terminate();
+  await until('no client is let in', () => ask('GET', '/readyz').then(() => false, () => true));
+  late.send(form([['token', token]]));
+  assert.equal(JSON.parse((await said)[0]).error.status, 503);
+  assert.equal((await closed)[0], 4503);
+  await stopped;
+});

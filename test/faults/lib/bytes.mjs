@@ -127,7 +127,10 @@ export class FrameReader {
 
 /** A frame as a client writes it, with a mask of zeros. */
 export function clientFrame(opcode, payload) {
-  return Buffer.concat([Buffer.from([0x80 | opcode, 0x80 | payload.length, 0, 0, 0, 0]), payload]);
+  const { length } = payload;
+  const size = length < 126 ? [length] : [126, length >> 8, length & 255];
+  const head = [0x80 | opcode, 0x80 | size[0], ...size.slice(1), 0, 0, 0, 0];
+  return Buffer.concat([Buffer.from(head), payload]);
 }
 
 class LineReader {

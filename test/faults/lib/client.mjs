@@ -111,13 +111,14 @@ export class Client {
     const wishes = keep === 'none' && subjects.length > 0 && !byOperations;
     const last = wishes && this.random.chance(0.5) ? LAST : undefined;
     const { token, expMs } = this.#token(subjects);
-    this.#note('connect', { keep, cursor, last, expMs, byOperations });
+    const byMessage = this.transport === 'ws' && this.random.chance(0.5);
+    this.#note('connect', { keep, cursor, last, expMs, byOperations, byMessage });
     this.stalled = false;
     this.#welcomed = false;
     await new Promise((resolve) => {
       this.#connection = openConnection(this.transport, this.world.publicPort,
         this.#listener(resolve), { user: this.isVisitor ? undefined : this.user, subjects, cursor,
-          last, token, byHeader: this.random.chance(0.5), byOperations, asking });
+          last, token, byHeader: this.random.chance(0.5), byOperations, byMessage, asking });
     });
   }
 

@@ -182,6 +182,8 @@ class WebSocketStream extends Connection {
   #asked = new Map();
   /** Whether the session has them only by operations. */
   #byOperations;
+  /** The parameters, where they are its first message (http.md 28.3). */
+  #first;
 
   constructor(port, listener, how) {
     super(port, listener);
@@ -190,8 +192,10 @@ class WebSocketStream extends Connection {
     this.#hasCursor = cursor !== undefined || how.last !== undefined;
     this.#byOperations = byOperations;
     for (const [n, one] of asking.entries()) this.#asked.set(n, one);
-    const said = byOperations ? { ...how, subjects: [] } : how;
-    this.send(`GET ${target('/v1/ws', said, cursor)} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
+    const said = target('/v1/ws', byOperations ? { ...how, subjects: [] } : how, cursor);
+    if (how.byMessage) [, this.#first] = said.split('?');
+    const path = how.byMessage ? '/v1/ws?open=message' : said;
+    this.send(`GET ${path} HTTP/1.1\r\nHost: h\r\nUpgrade: websocket\r\n`
       + 'Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n'
       + `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\n\r\n`);
   }
@@ -202,8 +206,9 @@ class WebSocketStream extends Connection {
     for (const { head } of found) {
       if (head?.status === 101) {
         this.#frames = new FrameReader();
-        // Who came with a cursor has nothing to learn from a welcome.
-        if (this.#hasCursor) this.welcomed();
+        if (this.#first !== undefined) this.send(clientFrame(1, Buffer.from(this.#first)));
+        // With a cursor in the address no welcome comes.
+        else if (this.#hasCursor) this.welcomed();
         for (const [ref, one] of this.#asked) {
           one.asked = this.listener.asking();
           const operation = { op: 'subscribe', ref, subject: one.subject, last: one.last };
@@ -227,8 +232,11 @@ class WebSocketStream extends Connection {
 
   /** What it asked for is owed from the last answer on. */
   #text(text) {
-    const { ref, ok } = parseJson(text) ?? {};
-    if (ref === undefined) {
+    const { ref, ok, error } = parseJson(text) ?? {};
+    if (error?.status) {
+      this.listener.refused(error.status, error.code);
+      this.finish('client', `refused with ${error.status}`);
+    } else if (ref === undefined) {
       const value = valueOf(text);
       const waits = this.#byOperations && this.#asked.size > 0;
       this.take(waits ? { ...value, welcome: false } : value);
@@ -302,9 +310,9 @@ const makers = {
 
 export const TRANSPORTS = Object.keys(makers);
 
-/** Opens one; `how` is `{user?, subjects?, cursor?, last?, token?, byHeader, byOperations,
- *  asking?}`. A WebSocket subscribes by operations to `asking`, `[{subject, last?}]`; with
- *  `byOperations` these are all that it has. */
+/** Opens one; `how` is `{user?, subjects?, cursor?, last?, token?, byHeader, byMessage,
+ *  byOperations, asking?}`. A WebSocket subscribes by operations to `asking`,
+ *  `[{subject, last?}]`; with `byOperations` these are all that it has. */
 export function openConnection(transport, port, listener, how) {
   return makers[transport](port, listener, how);
 }
